@@ -2,10 +2,9 @@
 
 ::
 
-    def test_kws(firmware):
-        kws = firmware("kws.tflite", board="nucleo_l4r5zi")
-        kws.verify("kws.npz")
-        assert kws.flash_bytes < 60_000
+Each test that uses ``firmware`` runs on this computer (``host``), in an emulator of the board or of its core
+(``emulator``), and with ``--crtgen-target board`` on a connected board. ``dut`` runs any image: since it is
+built for one board, it runs in that board's emulator, or on the board.
 
     def test_shell(dut):
         board = dut("build/zephyr/zephyr.elf", board="nucleo_l4r5zi")
@@ -63,7 +62,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @dataclass(eq=False)
 class Firmware:
-    """A model on a board: built when it is made, started when something is asked of it."""
+    """A model on a board: built when this object is created, started on first use."""
 
     path: Path
     target: str
@@ -81,13 +80,15 @@ class Firmware:
 
     @property
     def report(self) -> "Report":
-        """Everything that is known of the model in this image."""
+        """Everything known about the model in this image."""
         (report,) = self.image.reports
         return report
 
     @property
     def flash_bytes(self) -> int:
-        """Flash of the model: its code and constants, as in a library, without the rest of the firmware."""
+        """Bytes of flash for the model's code and constants, as in a library, without the rest of the
+        firmware.
+        """
         flash = self.report.flash_bytes
         assert flash is not None
         return flash
@@ -107,7 +108,9 @@ class Firmware:
         return self.session.infer(*inputs)
 
     def verify(self, expect: str | Path | None = None, cases: int = 4) -> None:
-        """Fail unless every case comes out as expected: those of a file, or random ones by the reference."""
+        """Fail unless every case has the expected outputs: cases of a file, or random inputs with the
+        reference's outputs.
+        """
         from crtgen.lab.measure.verification import verify
 
         verdicts = verify(self.session, self.path, Path(expect) if expect else None, cases)
@@ -118,7 +121,9 @@ class Firmware:
 
 @pytest.fixture
 def firmware(request: pytest.FixtureRequest) -> Iterator[Callable[..., Firmware]]:
-    """``firmware(path, board=None, **options)`` builds a model for the target; options as of ``compile``."""
+    """Return a function ``firmware(path, board=None, **options)`` that builds a model for the target; options
+    as of ``compile``.
+    """
     from crtgen import api
     from crtgen.device.run import Site
     from crtgen.lab.settings import trust_of
@@ -143,7 +148,9 @@ def firmware(request: pytest.FixtureRequest) -> Iterator[Callable[..., Firmware]
 
 @pytest.fixture
 def dut(request: pytest.FixtureRequest) -> "Iterator[Callable[..., Dut]]":
-    """``dut(image, board=None)`` starts an ELF on the target; what it prints can be expected."""
+    """Return a function ``dut(image, board=None)`` that starts an ELF file on the target; its output can be
+    expected.
+    """
     from crtgen.device.run import Dut, Site, start_device
 
     config, target = request.config, request.param

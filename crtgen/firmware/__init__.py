@@ -1,1 +1,1 @@
-"""From generated code to an image: libraries and archives, a project of files, the build of it."""
+"""From generated code to an image: libraries and archives, projects, and their builds."""

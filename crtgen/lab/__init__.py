@@ -1,1 +1,1 @@
-"""Models measured and compared: figures, locks, sweeps, tuning, pages of results."""
+"""Measures and compares models: figures, locks, sweeps, tuning, reports."""

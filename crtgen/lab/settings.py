@@ -1,4 +1,4 @@
-"""``crtgen.toml``: the models of a folder, and what every command does with them there.
+"""``crtgen.toml``: the models of a folder, and the defaults of every command for them.
 
 ::
 
@@ -51,9 +51,9 @@ METRICS = (
 class ModelSettings:
     """A model: its file, its cases if it has any, its boards, and its budget on each of them.
 
-    ``trust`` is the digest of an archive whose code may run, empty if the file does not say. ``proven`` asks
-    for a proof of its image on each board. ``quality`` are limits for the results of ``evaluate`` on its
-    ``data``, whose ``labels`` are lines of a file.
+    ``trust`` is the digest of an archive whose code may run, empty if the file does not give one. ``proven``
+    requires a proof of its image on each board. ``quality`` are limits for the results of ``evaluate`` on its
+    ``data``, whose ``labels`` are the lines of a file.
     """
 
     file: Path
@@ -69,9 +69,9 @@ class ModelSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Content of a ``crtgen.toml``; ``options`` are those of commands, by their long names (``core-dump``).
+    """Content of a ``crtgen.toml``; ``options`` are options of commands, by their long names (``core-dump``).
 
-    ``digest`` is that of the file; ``slots`` replace those of the board.
+    ``digest`` is that of the file; ``slots`` replace the board's slots.
     """
 
     path: Path
@@ -91,15 +91,17 @@ class Settings:
         return trust.is_allowed(self.digest, self.path)
 
     def require(self, asks: Sequence[str]) -> None:
-        """Raise ``UsageError`` if the file ``asks`` for something, and the person did not allow it."""
+        """Raise ``UsageError`` if the file ``asks`` for something that the user did not allow."""
         trust.require(self.path, self.digest, asks)
 
     def leads_out(self, path: Path) -> bool:
-        """True if a path, links followed, is outside of the folder."""
+        """True if a path, with links resolved, is outside of the folder."""
         return not path.resolve().is_relative_to(self.folder.resolve())
 
     def hidden_part(self, path: Path) -> str:
-        """First name with a dot on the way to a path, links followed: ``.git``; empty without one."""
+        """First component of a path, with links resolved, that begins with a dot, such as ``.git``; empty
+        without one.
+        """
         place, folder = path.resolve(), self.folder.resolve()
         return next((part for part in place.relative_to(folder).parts if part.startswith(".")), "")
 
@@ -121,7 +123,7 @@ def read_settings(folder: Path) -> Settings | None:
     content = load_toml(path, "the settings")
 
     def names(value: Any) -> tuple[str, ...]:
-        """Boards; the file of one is beside the settings."""
+        """Return boards; a board file is relative to the settings' folder."""
         return tuple(str(folder / name) if name.endswith(".toml") else name for name in _names(value))
 
     boards = content.get("boards", names, ())
@@ -137,9 +139,9 @@ def current_settings() -> Settings | None:
 
 
 def trust_of(path: Path) -> str:
-    """Return the digest of the code that the settings in force trust in the archive ``path``; empty if none.
+    """Return the digest of the code that the current settings trust in the archive ``path``; empty if none.
 
-    What they say counts only where the person allowed it.
+    It only counts if the user allowed it.
     """
     settings = current_settings()
     if settings is None or not settings.is_allowed:

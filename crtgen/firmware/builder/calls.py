@@ -1,6 +1,7 @@
-"""Targets of calls through pointers in the runtime and in generated programs, which no ELF file states.
+"""Targets of calls through pointers in the runtime and in generated programs, which an ELF file does not
+state.
 
-Names are patterns.
+Names may be patterns.
 """
 
 from collections.abc import Iterable
@@ -46,10 +47,11 @@ _REGISTERED = ("crt_module_*", "*_compute", "*_call")
 
 
 def indirect_calls(registered: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return, by caller, the targets of calls through pointers in an image with these registered functions.
+    """Return, by caller, the possible targets of calls through pointers in an image with these registered
+    functions.
 
-    They are the port's callbacks, the RPC's services, registered functions, a model's ``run``, and the
-    operators of a graph executor, which are registered, too.
+    Targets are the port's callbacks, the RPC's services, registered functions, a model's ``run``, and the
+    registered operators of a graph executor.
     """
     functions = tuple(registered)
     return _RUNTIME | {caller: (*_RUNTIME.get(caller, ()), *functions) for caller in _REGISTERED}

@@ -42,10 +42,10 @@ def build_project(
 ) -> BuiltImage:
     """Build the project in ``directory`` into its ``build/``, incrementally.
 
-    A ``build/`` that this user's last build did not leave as it is now is emptied first (``own_build``). Two
-    builds of one project wait for each other. Raises ``UsageError`` for a path that CMake cannot build in,
-    ``ToolMissingError``, ``DoesNotFitError`` if the linker runs out of a memory, else ``BuildError`` with the
-    compiler's first errors. The whole output is in ``build/build.log``.
+    If ``build/`` is not exactly as this user's last build left it, it is emptied first (``own_build``). Two
+    builds of one project wait for each other. Raises ``UsageError`` for a path in which CMake cannot build,
+    ``ToolMissingError``, ``DoesNotFitError`` if the linker runs out of a memory, otherwise ``BuildError``
+    with the compiler's first errors. The whole output is in ``build/build.log``.
     """
     root = Path(directory).resolve()
     if found := _NO_PATH.search(str(root)):
@@ -172,14 +172,15 @@ class BuildRun:
         )
 
     def compile(self, jobs: int) -> None:
-        """Let Ninja build what is not up to date; it asks CMake where CMake's own files have changed."""
+        """Let Ninja build what is out of date; it runs CMake if CMake's own files have changed."""
         self.execute("the build", [self.ninja, "-C", self.build, "-j", str(jobs)])
 
     def link_models(self, library: Path) -> None:
-        """Link the models of a library by themselves: only a linked image has the call graph of its stack.
+        """Link the models of a library on their own, because only a linked image has the call graph for its
+        stack.
 
-        The application's part is left unresolved, and nothing runs the result. Where the linker does not take
-        the library, its stack stays unknown.
+        References to the application stay unresolved, and the result is never run. If the linker refuses the
+        library, its stack is unknown.
         """
         made = self.build / MODELS_IMAGE
         made.unlink(missing_ok=True)

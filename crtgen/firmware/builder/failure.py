@@ -17,8 +17,8 @@ _SHOWN = 5
 
 
 def explain_failure(output: str, log: Path, manifest: Manifest, during: str) -> CrtgenError:
-    """Return ``DoesNotFitError`` for a linker overflow, else ``BuildError`` with the first lines that say
-    error.
+    """Return ``DoesNotFitError`` for a linker overflow, otherwise ``BuildError`` with the first lines that
+    contain an error.
     """
     overflows: dict[str, int] = {}
     for region, size in _OVERFLOW.findall(output):

@@ -1,9 +1,9 @@
 """The build folder of a project, trusted only if this user's last build left it as it is.
 
-CMake and Ninja run what is there: ``CMakeCache.txt`` may name a file to include, ``build.ninja`` has command
-lines, an object file is linked. A clone may bring all of that, also into a project that is the user's own,
-since git writes over ignored files. So each build ends with a mark (``crtgen.base.trust``) over every file
-there, and a folder whose mark does not fit is removed: the build starts from nothing.
+CMake and Ninja execute its contents: ``CMakeCache.txt`` may name a file to include, ``build.ninja`` has
+command lines, object files are linked. A clone may bring all of these, even into a project that is the user's
+own, since git overwrites ignored files. So each build ends with a mark (``crtgen.base.trust``) over every
+file in the folder, and a folder whose mark does not fit is removed: the build then starts from nothing.
 """
 
 import hashlib
@@ -23,9 +23,10 @@ _MARK = "crtgen.mark"
 
 @contextmanager
 def own_build(root: Path) -> Iterator[Path]:
-    """Give the build folder of a project, emptied unless it is as the last build left it; mark it afterwards.
+    """Prepare the build folder of a project: empty it unless it is as the last build left it, and mark it
+    afterwards.
 
-    Raises ``UsageError`` if it is a link.
+    Raises ``UsageError`` if the folder is a link.
     """
     build = root / "build"
     if build.is_symlink():

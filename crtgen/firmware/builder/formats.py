@@ -1,6 +1,6 @@
-"""An image as other files than ELF, for tools that take none: plain binary, Intel hex, UF2.
+"""An image in formats other than ELF, for tools that do not read ELF: plain binary, Intel hex, UF2.
 
-UF2 is Microsoft's format for boards that are drives: https://github.com/microsoft/uf2
+UF2 is Microsoft's format for boards that appear as drives: https://github.com/microsoft/uf2
 """
 
 import struct
@@ -31,7 +31,9 @@ _UF2_PAYLOAD = 476
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """Bytes of an image by their start address, in ascending order, not adjacent. It starts at ``entry``."""
+    """Bytes of an image by start address, in ascending order and with gaps between them. It starts at
+    ``entry``.
+    """
 
     blocks: tuple[tuple[int, bytes], ...]
     entry: int = 0
@@ -49,7 +51,7 @@ class Content:
 def read_content(elf: Path) -> Content:
     """Return the bytes to write to the board's memories, at their load addresses.
 
-    Raises ``BuildError`` if the file is no ELF file or has nothing to load.
+    Raises ``BuildError`` if the file is not an ELF file or has nothing to load.
     """
     try:
         with elf.open("rb") as stream:
@@ -64,7 +66,7 @@ def read_content(elf: Path) -> Content:
 
 
 def binary(content: Content) -> bytes:
-    """Return the bytes from the first address to the last one; gaps are as erased flash is."""
+    """Return the bytes from the first address to the last one; gaps are filled like erased flash."""
     parts, at = [], content.origin
     for address, data in content.blocks:
         parts += [ERASED * (address - at), data]
@@ -73,7 +75,7 @@ def binary(content: Content) -> bytes:
 
 
 def intel_hex(content: Content) -> bytes:
-    """Intel's hexadecimal format with 32-bit addresses, 16 bytes in a line."""
+    """Return Intel's hexadecimal format with 32-bit addresses, 16 bytes per line."""
     lines, upper = [], 0
     for address, data in content.blocks:
         for at, row in _rows(address, data, _ROW):
@@ -87,7 +89,7 @@ def intel_hex(content: Content) -> bytes:
 
 
 def uf2(content: Content, family: int) -> bytes:
-    """UF2 for a chip of that family: 256 bytes in each block of 512, at multiples of 256."""
+    """Return UF2 for a chip of that family: 256 bytes in each block of 512, at multiples of 256."""
     pages: dict[int, bytearray] = {}
     for address, data in content.blocks:
         for at, row in _rows(address, data, _PAGE):
@@ -102,7 +104,9 @@ def uf2(content: Content, family: int) -> bytes:
 
 
 def write_formats(elf: Path, board: Board) -> None:
-    """Write ``.hex`` beside the ELF, ``.bin`` if one memory holds all, ``.uf2`` if the board takes it."""
+    """Write ``.hex`` beside the ELF, ``.bin`` if a single memory holds everything, ``.uf2`` if the board
+    accepts it.
+    """
     content = read_content(elf)
     family = board.flash_with.uf2_family if board.flash_with else 0
     in_one = any(m.origin <= content.origin and content.end <= m.end for m in board.memories)

@@ -12,8 +12,8 @@ __all__ = ["LayerSize", "layer_sizes"]
 
 @dataclass(frozen=True, slots=True)
 class LayerSize:
-    """A layer: bytes of its function and parts, the number of layers that share it, bytes of constants and of
-    stack.
+    """Sizes of a layer: bytes of its function and parts, the number of layers that share it, bytes of
+    constants and stack.
 
     ``code`` is 0 if the compiler inlined the function; ``stack`` is the function's frame plus the deepest
     call.
@@ -31,9 +31,9 @@ class LayerSize:
 def layer_sizes(
     layers: Sequence[LayerInfo], symbols: Sequence[SizedSymbol], frames: Mapping[str, int]
 ) -> tuple[LayerSize, ...]:
-    """Return the layers in their order; ``frames`` has the depth of the stack by function.
+    """Return the sizes of the layers, in order; ``frames`` maps a function to its stack depth.
 
-    An array that several layers read counts for the first of them.
+    An array that several layers read is counted for the first one.
     """
     sizes = {symbol.name: symbol.size for symbol in symbols}
     users = Counter(layer.function for layer in layers)

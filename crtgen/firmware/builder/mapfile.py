@@ -1,4 +1,4 @@
-"""Which object file each byte of an image comes from, read from the linker's map."""
+"""Attributes each byte of an image to an object file, from the linker's map."""
 
 import re
 from bisect import bisect_right
@@ -13,7 +13,7 @@ _NOT_LOADED = (".debug", ".comment", ".ARM.attributes", ".note", ".stab", "*fill
 
 @dataclass(frozen=True, slots=True, order=True)
 class Piece:
-    """An input section as it was placed: its address, its bytes, and its object file."""
+    """A placed input section: its address, its size in bytes, and its object file."""
 
     address: int
     size: int
@@ -21,7 +21,7 @@ class Piece:
 
 
 def read_map(path: Path) -> tuple[Piece, ...]:
-    """Return the pieces of a map that GNU ld wrote, by address. Without such a file there are none."""
+    """Return the pieces of a map that GNU ld wrote, by address; none if the file does not exist."""
     if not path.is_file():
         return ()
     _, _, body = path.read_text(encoding="utf-8", errors="replace").partition("Linker script and memory map")

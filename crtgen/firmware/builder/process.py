@@ -1,4 +1,4 @@
-"""Follows a build: the steps that it prints, and a limit on its time."""
+"""Follows a build: reports the steps that it prints, and limits its time."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -22,9 +22,10 @@ def follow(
     progress: Callable[[str], None],
     directory: Path | None = None,
 ) -> tuple[int, str]:
-    """Exit code and output of a program, started in ``directory``; Ninja's steps are the progress.
+    """Return the exit code and output of a program, started in ``directory``; Ninja's steps are reported as
+    progress.
 
-    Raises ``BuildError`` when it runs for more than ``time_limit`` seconds.
+    Raises ``BuildError`` if it runs for more than ``time_limit`` seconds.
     """
 
     def step(line: str) -> None:

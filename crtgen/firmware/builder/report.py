@@ -23,7 +23,7 @@ _EXCEPTION_FRAME = {"none": 36, "sp": 108, "dp": 108}
 class SizeReport:
     """Sizes of an image, its worst-case stack, and the layers of each model by the model's name.
 
-    ``stack`` is known for bare metal: of an image from reset on, of a library what its models take.
+    ``stack`` is known for bare metal: of an image from reset on, of a library the stack of its models.
     """
 
     sizes: Sizes
@@ -84,7 +84,7 @@ def _stack_of_library(image: BuiltImage) -> StackReport | None:
 
 
 def check_stack(report: SizeReport, board: str) -> None:
-    """Raises ``DoesNotFitError`` if less stack is reserved than the image may need."""
+    """Raise ``DoesNotFitError`` if less stack is reserved than the image may need."""
     stack, reserved = report.stack, report.sizes.stack
     if stack is None or not reserved or stack.worst <= reserved:
         return

@@ -58,9 +58,9 @@ class Group:
 class Sizes:
     """Bytes of an image.
 
-    ``flash`` is text + rodata + data, ``ram`` is data + bss, with ``arena`` as a part of bss. ``stack`` is
-    the linker script's reservation, which is not in ``ram``. ``groups`` adds up to flash and ram: bytes of no
-    object file are ``padding``. It is empty without a linker map.
+    ``flash`` is text + rodata + data, ``ram`` is data + bss; ``arena`` is the part of bss with the arenas.
+    ``stack`` is the linker script's reservation, which is not in ``ram``. ``groups`` adds up to flash and
+    ram; bytes that belong to no object file are ``padding``. It is empty without a linker map.
     """
 
     text: int
@@ -74,17 +74,17 @@ class Sizes:
 
     @property
     def flash(self) -> int:
-        """Bytes of code, constants, and the first values of variables."""
+        """Bytes of code, constants, and initial values of variables."""
         return self.text + self.rodata + self.data
 
     @property
     def library_flash(self) -> int | None:
-        """The models' share of the flash, which is what a library of them takes; None if unknown."""
+        """The models' share of the flash, which is the size of a library of them; None if unknown."""
         return sum(self.groups[name].flash for name in _LIBRARY) if self.groups else None
 
     @property
     def ram(self) -> int:
-        """Bytes of variables, the arena among them, without the stack."""
+        """Bytes of variables, including the arena but not the stack."""
         return self.data + self.bss
 
     def to_dict(self) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class _Section:
 
 
 def read_sizes(path: Path, *, map_file: Path | None = None) -> Sizes:
-    """Sizes of an ELF file, or of all members of an archive; ``BuildError`` if it is neither.
+    """Return the sizes of an ELF file, or of all members of an archive; ``BuildError`` if it is neither.
 
     ``map_file`` is the linker's map. Symbols are sorted by size, the largest first.
     """

@@ -1,8 +1,8 @@
-"""The worst case of the stack: the frames of functions, added up over the call graph of the image.
+"""Worst-case stack: the frames of functions, added up over the call graph of the image.
 
-Frames come from the compiler (``-fstack-usage`` writes a ``.su`` file per translation unit), for assembly
-from the absolute symbol ``crt_stack_of_<function>`` that it defines, and for libraries from the code. The
-call graph is the code's. Targets of calls through pointers come from a table.
+Frame sizes come from the compiler (``-fstack-usage`` writes a ``.su`` file per translation unit), for
+assembly from the absolute symbol ``crt_stack_of_<function>`` that it defines, and for libraries from their
+code. The call graph is read from the code; targets of calls through pointers come from a table.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ DECLARED = "crt_stack_of_"
 
 @dataclass(frozen=True, slots=True)
 class FunctionStack:
-    """A function: ``own`` bytes of its frame, ``total`` with the deepest call.
+    """Stack of a function: ``own`` bytes of its frame, ``total`` including the deepest call.
 
     ``kind`` is ``static``, ``bounded``, ``dynamic`` (alloca or an array of variable length: ``own`` is only
     the fixed part), ``declared``, ``code`` (an upper bound) or ``unknown`` (counted as 0).
@@ -35,11 +35,11 @@ class FunctionStack:
 
 @dataclass(frozen=True, slots=True)
 class StackReport:
-    """The deepest stack in bytes: from ``path``'s first function along ``path``, and the worst interrupt.
+    """The deepest stack in bytes, along the calls of ``path``, plus the worst interrupt.
 
-    ``frames`` are all functions that can be reached, the deepest first. ``worst`` is a bound only if
-    ``proven``: no recursion (each is a cycle of names), no frame unknown or dynamic, and nothing
-    ``unresolved``, which are the functions whose calls through pointers no table explains.
+    ``frames`` are all reachable functions, the deepest first. ``worst`` is a bound only if ``proven``: no
+    recursion (each is a cycle of names), no frame that is unknown or dynamic, and nothing ``unresolved``,
+    which are the functions with calls through pointers that no table explains.
     """
 
     worst: int
@@ -71,9 +71,9 @@ class StackReport:
 
 
 def read_frames(directory: Path) -> dict[str, tuple[int, str]]:
-    """Bytes and kind by function, of all ``.su`` files below ``directory``.
+    """Return bytes and kind of each function's frame, from all ``.su`` files below ``directory``.
 
-    Static functions of the same name are told apart by nothing that the ELF has: the largest counts.
+    The ELF file cannot tell static functions of the same name apart, so the largest frame is used.
     """
     frames: dict[str, tuple[int, str]] = {}
     for path in sorted(directory.rglob("*.su")):
@@ -94,12 +94,12 @@ def analyse_stack(
     exception_frame: int = 0,
     indirect: Mapping[str, Iterable[str]] | None = None,
 ) -> StackReport | None:
-    """Return the worst case from ``root``, with the worst interrupt and its ``exception_frame`` on top of it.
+    """Return the worst case from ``root``, plus the worst interrupt with its ``exception_frame``.
 
-    ``build`` is the directory with the ``.su`` files. Interrupts are all functions in the vector table but
-    ``root`` and ``faults``, which start the stack afresh; they do not nest. ``indirect`` maps a caller to
-    what its calls through pointers may reach; both may be patterns (``serve_*``). None if the image is not
-    for Arm.
+    ``build`` is the directory with the ``.su`` files. Interrupts are all functions in the vector table except
+    ``root`` and ``faults``, which reset the stack; they do not nest. ``indirect`` maps a caller to the
+    functions that its calls through pointers can reach; both may be patterns (``serve_*``). None if the image
+    is not for Arm.
     """
     code = read_code(elf)
     if not code.functions:
@@ -125,7 +125,7 @@ def analyse_stack(
 
 
 class _Walk:
-    """Walks the call graph depth first and visits each function once."""
+    """Visits each function of the call graph once, depth first."""
 
     def __init__(
         self,

@@ -21,7 +21,8 @@ _LR = 14
 
 @dataclass(frozen=True, slots=True)
 class ThumbFunction:
-    """A function: ``frame`` in bytes, whether it calls through a pointer, and the names that it calls.
+    """A function: the size of its ``frame`` in bytes, whether it calls through a pointer, and the names that
+    it calls.
 
     A call to an address without a name is in ``calls`` as that address, ``0x1234``.
     """
@@ -46,7 +47,7 @@ class ImageCode:
 
 
 def read_code(path: Path) -> ImageCode:
-    """Read the code of an ELF file; it is empty for a file that is not for Arm."""
+    """Read the code of an ELF file; the result is empty if it is not for Arm."""
     with path.open("rb") as file:
         elf = ELFFile(file)
         table = elf.get_section_by_name(".symtab")

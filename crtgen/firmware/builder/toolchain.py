@@ -1,4 +1,4 @@
-"""The compilers that a project can be built with, and the programs that drive the build."""
+"""The compilers with which a project can be built, and the programs that run the build."""
 
 import os
 import shutil
@@ -19,9 +19,9 @@ __all__ = ["TOOLCHAINS", "Recipe", "Toolchain", "detect_toolchains", "find_progr
 class Toolchain:
     """An installed compiler.
 
-    ``name`` is the stem of the project's ``cmake/<name>.cmake``; ``program`` the compiler's path,
-    ``version`` its first line about itself. ``variables`` of the environment are what those CMake files
-    read to find the program.
+    ``name`` is the stem of the project's ``cmake/<name>.cmake``; ``program`` is the compiler's path,
+    ``version`` the first line of its version text. ``variables`` are the environment variables with which
+    those CMake files find the program.
     """
 
     name: str
@@ -32,10 +32,10 @@ class Toolchain:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Ways to find a toolchain: programs in order of preference, and the package that installs them.
+    """How to find a toolchain: programs in order of preference, and the package that installs them.
 
-    ``variables`` of the environment name the program, or its prefix if they end in ``_PREFIX``. ``package``
-    on PyPI has it, too. ``libc`` is a C library that a specs file selects.
+    ``variables`` are environment variables that name the program, or its prefix if they end in ``_PREFIX``.
+    ``package`` is an alternative on PyPI. ``libc`` is a C library that a specs file selects.
     """
 
     programs: tuple[str, ...]
@@ -73,7 +73,7 @@ this computer.
 
 
 def find_toolchain(name: str) -> Toolchain:
-    """Find a toolchain by name. Raises ``ToolMissingError`` with the way to install it."""
+    """Find a toolchain by name. Raises ``ToolMissingError``, which says how to install it."""
     if name not in TOOLCHAINS:
         raise UsageError(f"unknown toolchain {name}", hint=f"known: {', '.join(TOOLCHAINS)}")
     recipe = TOOLCHAINS[name]
@@ -88,7 +88,7 @@ def find_toolchain(name: str) -> Toolchain:
 
 
 def detect_toolchains() -> dict[str, Toolchain | ToolMissingError]:
-    """Every toolchain that crtgen knows, or why it cannot be used."""
+    """Return every toolchain that crtgen supports, or the reason why it cannot be used."""
 
     def attempt(name: str) -> Toolchain | ToolMissingError:
         try:
@@ -100,7 +100,7 @@ def detect_toolchains() -> dict[str, Toolchain | ToolMissingError]:
 
 
 def find_program(name: str, install: str) -> Path:
-    """``cmake`` or ``ninja``: from the PATH, beside the interpreter, or from its PyPI package."""
+    """Return ``cmake`` or ``ninja`` from the PATH, from beside the interpreter, or from its PyPI package."""
     path = _which(name, name)
     if path is None:
         raise ToolMissingError(f"{name} is not installed", hint=install)

@@ -1,4 +1,4 @@
-"""Build of a Zephyr project with west, in the available workspace."""
+"""Builds a Zephyr project with west, in the available workspace."""
 
 import os
 import re
@@ -27,7 +27,7 @@ _SDKS = ("zephyr-sdk*", ".local/zephyr-sdk*", ".local/opt/zephyr-sdk*", "bin/zep
 
 @dataclass(frozen=True, slots=True)
 class ZephyrWorkspace:
-    """A Zephyr workspace: Zephyr's own directory, and its release as numbers, (3, 7, 0)."""
+    """A Zephyr workspace: Zephyr's own directory, and its release, such as (3, 7, 0)."""
 
     zephyr: Path
     version: tuple[int, ...]
@@ -41,7 +41,7 @@ class ZephyrWorkspace:
         return ".".join(map(str, self.version))
 
     def environment(self) -> dict[str, str]:
-        """Return the environment for west and Zephyr's CMake files; picks a toolchain if no variable names
+        """Return the environment for west and Zephyr's CMake files, with a toolchain if no variable selects
         one.
         """
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
@@ -54,7 +54,9 @@ class ZephyrWorkspace:
         return variables
 
     def exports(self) -> tuple[str, ...]:
-        """Return shell lines that set what a plain ``west build`` needs and the environment lacks."""
+        """Return shell lines that set the variables that a plain ``west build`` needs and the environment
+        lacks.
+        """
         chosen = self.environment()
         names = ("ZEPHYR_BASE", "ZEPHYR_TOOLCHAIN_VARIANT", "GNUARMEMB_TOOLCHAIN_PATH")
         missing = (name for name in names if name in chosen and name not in os.environ)

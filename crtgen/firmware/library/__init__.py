@@ -1,4 +1,4 @@
-"""Libraries: what models become before they are a project, and the formats in which TVM stores them."""
+"""Libraries: the form of models before they become a project, and the formats in which TVM stores them."""
 
 from typing import TYPE_CHECKING
 

@@ -1,6 +1,6 @@
-"""Tar archives as mappings of path to bytes: read with suspicion, written reproducibly.
+"""Tar archives as mappings of path to bytes: read defensively, written reproducibly.
 
-Nothing is ever unpacked: an archive is checked and read in memory.
+Nothing is ever unpacked to disk: an archive is checked and read in memory.
 """
 
 import io
@@ -26,9 +26,7 @@ _HINT = "tar --format=ustar, and shorter names"
 
 
 def check_path(path: str, where: str) -> str:
-    """Return the path without ``./``; refused if it could lead out of the directory that it is relative
-    to.
-    """
+    """Return the path without ``./``; a path that could lead out of its directory is refused."""
     try:
         return relative_path(path)
     except ValueError as error:
@@ -36,11 +34,11 @@ def check_path(path: str, where: str) -> str:
 
 
 def read_tar(data: bytes, where: str) -> dict[str, bytes]:
-    """Return the files of a tar archive, plain or gzipped; refuses links, devices, doubtful paths and
-    truncation.
+    """Return the files of a tar archive, plain or gzipped; links, devices, unsafe paths and truncated files
+    are refused.
 
-    The format is ustar, as crtgen, TVM and GNU tar write it. Python puts times into headers of PAX beside it,
-    which are left out; those that give a file another name or size are refused.
+    The format is ustar, as crtgen, TVM and GNU tar write it. Python also writes PAX headers with times, which
+    are ignored; PAX headers that change a file's name or size are refused.
     """
     files: dict[str, bytes] = {}
     data = _unzipped(data, where) if data[:2] == _GZIP_MAGIC else data

@@ -20,7 +20,7 @@ _TREE = "_import_tree"
 
 
 def write_blob(root: Module) -> bytes:
-    """Return the blob of a module and all it imports; DSO modules are merged and leave only their key."""
+    """Return the blob of a module and its imports; DSO modules are merged, and only their key is stored."""
     tree = import_tree(root)
     writer = StreamWriter()
     if tree.groups == ((root,),) and root.is_dso_exportable:

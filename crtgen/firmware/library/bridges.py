@@ -1,7 +1,8 @@
-"""Bridges between the two ways in which TVM's C calls a function: with bare pointers, or packed.
+"""Bridges between the two calling conventions of TVM's C code: bare pointers and packed arguments.
 
 With a C interface, TVM calls the functions of an external code generator with bare pointers, but some
-generators (its own ``ccompiler``) still define them packed. As it stands, such an archive cannot work.
+generators (TVM's own ``ccompiler``) still define them with the packed convention. Without a bridge, such an
+archive cannot work.
 """
 
 import re
@@ -18,7 +19,7 @@ _DECLARATION = re.compile(r"^(?:TVM_DLL )?int32_t (\w+)\(((?:\w+\s*\*(?:, )?)+)\
 
 @dataclass(frozen=True, slots=True)
 class Bridge:
-    """A function with the packed interface, called ``packed``, that is called with ``count`` pointers."""
+    """A function with the packed convention, named ``packed``, that callers pass ``count`` pointers."""
 
     name: str
     count: int
@@ -33,9 +34,9 @@ class Bridge:
 
 
 def bridged(modules: Sequence[Module]) -> tuple[tuple[Module, ...], str]:
-    """Return the modules with such functions renamed, and the C of the bridges; empty if none is needed.
+    """Return the modules with such functions renamed, and the C code of the bridges; empty if none is needed.
 
-    The packed function gets tensors with data and nothing else.
+    The packed function gets tensors whose only content is their data pointer.
     """
     sources = [m for m in modules if isinstance(m, CSource)]
     packed = {f for m in sources for f in m.functions}

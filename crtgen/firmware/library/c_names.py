@@ -1,4 +1,4 @@
-"""Names and bytes as C writes them."""
+"""Names and byte arrays in C syntax."""
 
 import re
 
@@ -11,14 +11,16 @@ _PER_LINE = 20
 
 
 def check_c_name(name: str, where: str) -> str:
-    """Return the name if it is an identifier, else raise an error: it would be written into C unchanged."""
+    """Return the name if it is a C identifier; otherwise raise an error, because it would be written into C
+    unchanged.
+    """
     if _IDENTIFIER.fullmatch(name) is None:
         raise CorruptModelError(f"{name!r} is not the name of a C function", where=where)
     return name
 
 
 def c_bytes(data: bytes) -> tuple[str, ...]:
-    """Return the lines of an initializer of ``uint8_t``; an array of no bytes gets one, as C has no empty
+    """Return the lines of an initialiser of ``uint8_t``; an empty array gets one byte, since C has no empty
     arrays.
     """
     rows = [data[i : i + _PER_LINE] for i in range(0, len(data), _PER_LINE)] or [b"\0"]

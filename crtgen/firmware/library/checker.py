@@ -24,7 +24,9 @@ class Checker:
     def keys(
         self, value: Any, what: str, required: frozenset[str], optional: Sequence[str] = ()
     ) -> dict[str, Any]:
-        """Return an object with all the required keys and none but the required and optional ones."""
+        """Return an object that has all required keys, and no keys other than the required and optional
+        ones.
+        """
         if not isinstance(value, dict):
             self.fail(f"{what} is not an object")
         for key in sorted(required - value.keys()):
@@ -46,7 +48,7 @@ class Checker:
         return tuple(numbers)
 
     def value(self, table: dict[str, Any], key: str, kind: type[_T], what: str) -> _T:
-        """Return the value of a key that has to be there and of this type; a boolean is not an integer."""
+        """Return the value of a required key, which must have this type; a boolean is not an integer."""
         if key not in table:
             self.fail(f"{what} has no key {key!r}")
         value = table[key]
@@ -55,14 +57,14 @@ class Checker:
         return value
 
     def natural(self, table: dict[str, Any], key: str, what: str) -> int:
-        """Return the value of a key that has to be there, an integer and not negative."""
+        """Return the value of a required key, which must be a non-negative integer."""
         number = self.value(table, key, int, what)
         if number < 0:
             self.fail(f"{key!r} of {what} is negative")
         return number
 
     def document(self, text: str) -> Any:
-        """Parsed JSON; a key that occurs twice in an object is an error, and so is half of a character."""
+        """Parse JSON; duplicate keys in an object and unpaired surrogates are errors."""
         try:
             document = json.loads(text, object_pairs_hook=self._object)
             if "\\ud" in text.lower():

@@ -22,7 +22,7 @@ _TEXT = re.compile(r"(int|uint|float|bfloat)([1-9]\d{0,2})(?:x([1-9]\d{0,4}))?")
 
 @dataclass(frozen=True, slots=True)
 class DLDataType:
-    """``DLDataType``: type code, bits per lane, lanes."""
+    """An element type: type code, bits per lane, lanes."""
 
     code: int
     bits: int
@@ -45,14 +45,14 @@ class DLDataType:
 
     @property
     def numpy(self) -> "np.dtype[np.generic]":
-        """Numpy's type, little-endian; raises ``UnsupportedError`` if numpy has none."""
+        """Return numpy's type, little-endian; raises ``UnsupportedError`` if numpy has none."""
         if str(self) not in _NUMPY:
             raise UnsupportedError(f"arrays of {self} are not supported")
         return np.dtype(str(self)).newbyteorder("<")
 
     @property
     def ir(self) -> DType:
-        """The compiler's own type; raises ``UnsupportedError`` if it has none."""
+        """Return the compiler's own type; raises ``UnsupportedError`` if it has none."""
         try:
             return DType(str(self))
         except ValueError:

@@ -30,7 +30,7 @@ class ObjectSymbol:
 class ElfFile:
     """``machine`` as ELF names it (``ARM``, ``X86_64``); ``is_shared`` for a linked shared library.
 
-    ``is_hard_float`` says that its functions take floats in registers of the FPU.
+    ``is_hard_float``: its functions take floats in FPU registers.
     """
 
     machine: str
@@ -50,7 +50,9 @@ class ElfFile:
 
     @property
     def context(self) -> tuple[str, ...]:
-        """Functions of the runtime that it calls through pointers ``__TVM...``, which a loader sets."""
+        """Functions of the runtime that it calls through ``__TVM...`` pointers, which a loader normally
+        sets.
+        """
         pointers = (s.name for s in self.symbols if s.is_defined and s.is_weak and s.kind == "object")
         return tuple(name.removeprefix("__") for name in pointers if name.startswith("__TVM"))
 

@@ -1,6 +1,6 @@
 """Libraries that TVM exported for its C++ runtime: ``.tar`` or ``.so``, with a module blob inside.
 
-The blob is decoded here and never reaches a device: what can run there is taken out of it.
+The blob is decoded here and never reaches a device; the parts that can run there are extracted from it.
 """
 
 import re
@@ -78,9 +78,9 @@ def static_modules(library: ExportedLibrary, machine: str, hosted: bool) -> tupl
     """Return the modules to compile and link into an image for ``machine``, as ELF names it (``ARM``,
     ``X86_64``).
 
-    Executors have been resolved by now. Constants that a loader would hand over are linked as data. The first
-    module that cannot run on the target is refused by name: one for another device, one whose constants
-    cannot be linked, code for another machine, and, unless the image is ``hosted``, a shared library.
+    Executors must already be resolved. Constants that a loader would set are linked as data. The first module
+    that cannot run on the target is refused by name: one for another device, one whose constants cannot be
+    linked, code for another machine, and, unless the image is ``hosted``, a shared library.
     """
     resolved = (ConstLoader, ExecutorFactory, MergedModule)
     check_symbols(library.root)

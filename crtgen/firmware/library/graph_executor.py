@@ -1,8 +1,8 @@
 """The graph executor, static: graph JSON and parameters become const tables and a ``struct crt_model``.
 
-A call of an operator costs a function pointer and one index per argument. What an index names, a tensor in
-the sense of these tables, is a place (a storage of the pool, or a linked parameter) with a type (shape and
-element type); equal tensors, types and shapes are stored once.
+A call of an operator costs a function pointer and one index per argument. Each index refers to a tensor of
+these tables: a place (a storage of the pool, or a linked parameter) and a type (shape and element type).
+Equal tensors, types and shapes are stored once.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -123,9 +123,9 @@ class LinkedParam:
 
 @dataclass(frozen=True, slots=True)
 class ExecutorTables:
-    """Tables for the template; ``pool`` is the bytes of all storages.
+    """Tables for the template; ``pool`` is the total size of all storages in bytes.
 
-    ``code`` are C functions for the same file, after the pool.
+    ``code`` are C functions that go into the same file, after the pool.
     """
 
     name: str
@@ -168,10 +168,10 @@ def graph_tables(
     functions: Collection[str],
     output_names: Sequence[str] = (),
 ) -> ExecutorTables:
-    """Return the tables of a graph whose arguments named in ``params`` are linked, calling only
-    ``functions``.
+    """Return the tables of a graph: arguments named in ``params`` are linked, and only ``functions`` may be
+    called.
 
-    Without ``output_names`` the outputs are ``output``, or ``output0``, ``output1``...
+    Without ``output_names`` the outputs are named ``output``, or ``output0``, ``output1``...
     """
     _check_graph(name, graph)
     _check_params(name, graph, params)

@@ -25,7 +25,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:
-    """A call of ``function``, or an argument of the network if that is empty."""
+    """A call of ``function``, or an argument of the network if ``function`` is empty."""
 
     name: str
     function: str
@@ -72,7 +72,7 @@ class GraphJson:
         return tuple(self.nodes[i] for i in self.arg_nodes)
 
     def storage_sizes(self) -> dict[int, int]:
-        """Return the bytes of each storage, those of its largest tensor, by ascending id."""
+        """Return the size of each storage, which is that of its largest tensor in bytes, by ascending id."""
         sizes: dict[int, int] = {}
         for entry in self.entries:
             sizes[entry.storage_id] = max(sizes.get(entry.storage_id, 0), entry.nbytes)
@@ -80,7 +80,7 @@ class GraphJson:
 
 
 def read_graph_json(text: str, where: str = "graph JSON") -> GraphJson:
-    """Return the graph, with all its indices checked; whatever is wrong is a ``CorruptModelError`` that says
+    """Return the graph, with all its indices checked; any error is a ``CorruptModelError`` that describes
     it.
     """
     parser = _GraphParser(where)

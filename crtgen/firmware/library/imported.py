@@ -1,4 +1,5 @@
-"""Models of TVM's archives as modules of an image, in one form for the graph executor and the AOT executor.
+"""Models of TVM's archives as modules of an image, in one form for both the graph executor and the AOT
+executor.
 
 Either way the image gets a ``struct crt_model`` whose run walks const tables: the operators of a graph, or
 the single call of an AOT model.
@@ -53,12 +54,12 @@ _AS_TVM_WROTE_IT = """\
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Linkable:
-    """A model to link: ``module`` has the sources, ``objects`` are code already.
+    """A model to link: ``module`` has the sources, ``objects`` are compiled code.
 
-    ``workspace`` is how many bytes its code may allocate; None if it needs nothing of the platform.
-    ``graph_json`` describes one of our own models to others, if the graph executor runs it. ``imports`` are
-    the modules that an imported model is made of. ``storages`` are the bytes of each storage of a graph that
-    a host may run itself.
+    ``workspace`` is the number of bytes that its code may allocate; None if it needs nothing from the
+    platform. ``graph_json`` describes one of our own models to other tools, if the graph executor runs it.
+    ``imports`` are the modules of an imported model. ``storages`` are the sizes in bytes of the storages of a
+    graph that a host may run itself.
     """
 
     module: CModule
@@ -75,7 +76,7 @@ def storages_of(graph: GraphJson, module: CModule) -> tuple[int, ...]:
 
 
 def import_model(model: MlfModel, where: str, generators: Sequence[Generator] = ()) -> Linkable:
-    """Return the model's code with its executor; what cannot be linked is refused by name.
+    """Return the model's code with its executor; parts that cannot be linked are refused by name.
 
     ``generators`` have the sources of libraries that the code calls.
     """
@@ -108,10 +109,9 @@ def import_model(model: MlfModel, where: str, generators: Sequence[Generator] = 
 
 
 def registered(model: str, executor: CModule, modules: Sequence[Module]) -> Iterator[RegistryFunction]:
-    """Yield the function that runs the model, and every packed function of its C code, as TVM's registry has
-    them.
+    """Yield the function that runs the model, and every packed function of its C code, as in TVM's registry.
 
-    Functions that bridges call have the names that TVM gave them.
+    Functions that bridges call keep the names that TVM gave them.
     """
     sources = [m for m in modules if isinstance(m, CSource)]
     original = {new: name for m in sources for name, new in m.defines}
@@ -136,7 +136,7 @@ def import_operators(
 ) -> tuple[Linkable, ...]:
     """Return the functions of an archive in style ``operator``, each as a model of one call.
 
-    The function is in the registry under its own name. Its last argument is the output, unless the metadata
+    The registry has the function under its own name. Its last argument is the output, unless the metadata
     says which arguments are inputs.
     """
     name = c_identifier(library.metadata.model_name)
@@ -176,12 +176,14 @@ def _operator_interface(buffers: Sequence[OperatorBuffer], where: str) -> AotInt
 
 
 def backend_file(workspace: int) -> str:
-    """Return the C that imported code needs of the platform, with ``workspace`` bytes; once per image."""
+    """Return the C code that imported code needs from the platform, with ``workspace`` bytes; an image has it
+    once.
+    """
     return render("tvm_backend.c.j2", workspace=workspace)
 
 
 def source_text(module: CSource) -> str:
-    """Return the source, preceded by macros that rename what every model defines."""
+    """Return the source, preceded by macros that rename the symbols that every model defines."""
     defines = "".join(f"#define {name} {value}\n" for name, value in module.defines)
     return (_AS_TVM_WROTE_IT if module.suffix != "S" else "") + defines + module.code
 
@@ -197,9 +199,7 @@ def _workspace(model: MlfModel, modules: tuple[Module, ...]) -> int:
 
 
 def heap_of(module: Module) -> int:
-    """Return the bytes of all calls of ``malloc`` in C together, which has to say in numbers what it
-    wants.
-    """
+    """Return the sum of all ``malloc`` calls in C code, whose sizes must be constants."""
     if not isinstance(module, CSource):
         return 0
     calls = _MALLOC.findall(module.code)

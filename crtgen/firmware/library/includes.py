@@ -1,4 +1,6 @@
-"""The headers that sources include: the archive's, the runtime's, C's, those of external libraries."""
+"""Resolves the headers that sources include: the archive's, the runtime's, C's, those of external
+libraries.
+"""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -30,7 +32,7 @@ def resolve_includes(
     targets: Iterable[str] = (),
     generators: Sequence[Generator] = (),
 ) -> tuple[SourceLibrary, ...]:
-    """Return the libraries that sources need for headers that nobody else provides.
+    """Return the libraries that sources need for headers that nothing else provides.
 
     ``headers`` are the archive's. ``targets`` are TVM's targets of the model (``cmsis-nn -mcpu=cortex-m4``):
     besides ``generators``, generators of these names are asked for their sources. Refuses C++ and unresolved

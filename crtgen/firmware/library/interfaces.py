@@ -1,8 +1,8 @@
 """The interface of an AOT model of TVM: names, shapes and types of its inputs and outputs.
 
-Packed models have it in the C of ``get_c_metadata``. Models with a C interface have the order in their
+Packed models have it in the C code of ``get_c_metadata``. Models with a C interface have the order in their
 header, types in ``metadata.json`` and shapes in the Relay text. An output without a recorded shape is a
-vector, of rank 2 if an input has a batch of 1.
+vector, of rank 2 if an input has a batch size of 1.
 """
 
 import re
@@ -63,7 +63,7 @@ def _infos(text: str, kind: str, shapes: dict[str, tuple[int, ...]]) -> tuple[Ao
 
 
 def c_interface(model: MlfModel, header: str) -> AotInterface:
-    """From the header, ``metadata.json`` and the Relay text."""
+    """Return the interface from the header, ``metadata.json`` and the Relay text."""
     prefix = f"struct tvmgen_{model.name}_"
     for extra in ("devices", "workspace_pools"):
         if f"{prefix}{extra} " in header:

@@ -18,9 +18,9 @@ _ARENA_FILE = "crt_arena.c"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Library:
-    """Models in the order of the registry; ``files`` are those that the image has once.
+    """Models in the order of the registry; ``files`` are those that the image contains once.
 
-    ``objects`` are linked as they are. ``shared_arena`` is the size in bytes of the working memory that all
+    ``objects`` are linked unchanged. ``shared_arena`` is the size in bytes of the working memory that all
     models share; 0 if each has its own. ``storages`` are those of each graph that a host may run itself.
     """
 
@@ -36,9 +36,9 @@ def link(
 ) -> Library:
     """Link the models into one library for a core.
 
-    Several models share one arena, as large as the largest needs, unless ``share_arena`` is false. The
-    registry is left out without ``registry``, unless a model needs it. Raises ``UsageError`` for names that
-    clash and ``UnsupportedError`` for what cannot be linked for the core.
+    Several models share one arena, which is as large as the largest needs, unless ``share_arena`` is false.
+    ``registry`` false omits the registry, unless a model needs it. Raises ``UsageError`` for names that clash
+    and ``UnsupportedError`` for code that cannot be linked for the core.
     """
     plain = [part.module.plain for part in parts]
     modules = tuple(module for module in plain if module is not None)

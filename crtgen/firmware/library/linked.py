@@ -1,4 +1,4 @@
-"""The module tree of a linked model: the module that calls the layers imports those that others generated."""
+"""The module tree of a linked model: the module that calls the layers imports those of other generators."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ __all__ = ["module_tree"]
 
 
 def module_tree(part: Linkable) -> Module:
-    """Return the tree. Constants are linked as const data; code without a device of its own runs on the
+    """Return the tree. Constants are linked as const data; code without a device of its own is for the
     CPU.
     """
     module = part.module

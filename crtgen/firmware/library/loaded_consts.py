@@ -1,8 +1,8 @@
 """Constants that a start-up step would load, as const data beside the code that uses them.
 
-TVM writes the C of an external code generator such that a C++ compiler gets an array ``<symbol>_consts``,
-which a loader fills, and the functions read ``<symbol>_consts[i]->data``. The rest is C. The C++ part is left
-out here, and the array is defined in C.
+The C code that TVM writes for an external code generator declares, in a part for C++ compilers, an array
+``<symbol>_consts`` that a loader fills; functions read ``<symbol>_consts[i]->data``. Here the C++ part is
+omitted, and the array is defined in C.
 """
 
 import re
@@ -26,10 +26,10 @@ _CXX = re.compile(r"::|\bICHECK|\btemplate\b|__cplusplus")
 def with_loaded_consts(
     module: Module, users: Mapping[str, Sequence[str]], arrays: Mapping[str, NDArray]
 ) -> Module:
-    """Return the module with its constants linked; the module itself if its C is not what TVM writes for
-    them.
+    """Return the module with its constants linked; the module itself if its C code does not have TVM's form
+    for them.
 
-    ``users`` has the names of the constants of each symbol, in their order, ``arrays`` the constants.
+    ``users`` maps each symbol to the names of its constants, in order; ``arrays`` has the constants.
     """
     mine = {symbol: users[symbol] for symbol in module.functions if users.get(symbol)}
     if not isinstance(module, CSource) or not mine:

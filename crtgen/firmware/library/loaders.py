@@ -1,4 +1,6 @@
-"""Bodies of the modules in a blob (formats.md, section 4): a reader per type key, a writer per kind."""
+"""Bodies of the modules in a blob (formats.md, section 4): a reader per type key, a writer per kind of
+module.
+"""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -130,8 +132,8 @@ KNOWN_LOADERS = ", ".join(("_lib", *_BODY_READERS))
 
 
 def read_body(reader: StreamReader, key: str, name: str) -> Module:
-    """Return the module whose type key was just read; a key without a loader is refused with those that have
-    one.
+    """Return the module whose type key was just read; an unknown key is refused with a list of the known
+    ones.
     """
     if key not in _BODY_READERS:
         raise UnsupportedError(

@@ -24,18 +24,18 @@ _TIME = "%Y-%m-%d %H:%M:%SZ"
 
 
 def time_text(time: datetime) -> str:
-    """Return a time as the metadata writes it: UTC, in seconds."""
+    """Return a time in the form of the metadata: UTC, to the second."""
     return time.astimezone(UTC).strftime(_TIME)
 
 
 def parse_time(text: str) -> datetime:
-    """Return the counterpart of ``time_text``; raises ``ValueError``."""
+    """Parse a time that ``time_text`` wrote; raises ``ValueError``."""
     return datetime.strptime(text, _TIME).replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Sid:
-    """A storage of the graph executor; ``input_binding`` is the argument that is in it, if one does."""
+    """A storage of the graph executor; ``input_binding`` is the argument stored in it, if any."""
 
     storage_id: int
     size_bytes: int
@@ -73,7 +73,7 @@ class OperatorFunction:
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """Something that the archive's code needs and does not hold."""
+    """A dependency of the archive's code that the archive does not contain."""
 
     short_name: str
     url: str
@@ -105,7 +105,7 @@ class OperatorBuffer:
 
 @dataclass(frozen=True, slots=True)
 class OperatorMetadata:
-    """An archive in style ``operator``: functions with their arguments, no model."""
+    """An archive in style ``operator``: functions with their arguments, without a model."""
 
     model_name: str
     export_datetime: datetime

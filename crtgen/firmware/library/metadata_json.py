@@ -1,4 +1,4 @@
-"""``metadata.json``: versions 1 to 7 read, version 7 written (formats.md, section 6)."""
+"""``metadata.json``: reads versions 1 to 7, writes version 7 (formats.md, section 6)."""
 
 import json
 import re
@@ -210,7 +210,7 @@ def write_metadata(models: Sequence[ModelMetadata]) -> str:
 
 
 def write_operator_metadata(library: OperatorMetadata) -> str:
-    """Version 7 of an archive in style ``operator``."""
+    """Return the version 7 metadata of an archive in style ``operator``."""
     memory = {name: [_buffer(b) for b in buffers] for name, buffers in library.functions}
     return _text({"version": VERSION, **_head(library, []), "memory": memory, "style": "operator"})
 

@@ -1,4 +1,4 @@
-"""Model Library Format archives: versions 1 to 7 read, version 7 written (formats.md, section 6)."""
+"""Model Library Format archives: reads versions 1 to 7, writes version 7 (formats.md, section 6)."""
 
 import os
 import re
@@ -50,10 +50,10 @@ class MlfModel:
 
     Names in ``code`` are ``<model>_libN.c`` (or ``.cc``, ``.cpp``, ``.S``, ``.o``), those in ``headers``
     begin with ``tvmgen_<model>`` or ``<model>``. ``graph_json`` is empty unless the executor is ``graph``.
-    ``runtime`` are headers of crtgen's runtime, ``crt/...``, which the code of all models shares. ``own`` is
-    for crtgen alone: see ``stored``. ``external`` are the files of libraries that the metadata lists as
-    dependencies in the archive's folder ``EXTERNAL``, by library and path. ``network`` is the file that
-    crtgen compiled, if there is one.
+    ``runtime`` are headers of crtgen's runtime, ``crt/...``, which all models share. ``own`` is for crtgen
+    alone: see ``stored``. ``external`` are the files of libraries that the metadata lists as dependencies in
+    the archive's folder ``EXTERNAL``, by library and path. ``network`` is the file that crtgen compiled, if
+    there is one.
     """
 
     metadata: ModelMetadata
@@ -73,9 +73,10 @@ class MlfModel:
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """Names of the outputs in their order; empty if there are several and the metadata hides the order.
+        """Names of the outputs in order; empty if there are several and the metadata does not tell their
+        order.
 
-        TVM sorts them as text, which tells the order only of ``output0``, ``output1``...
+        TVM sorts the names as text, which preserves the order only of ``output0``, ``output1``...
         """
         names = [t.name for main in self.metadata.main[:1] for t in main.outputs]
         if len(names) == 1 or all(re.fullmatch(r"output\d+", name) for name in names):
@@ -102,7 +103,7 @@ class Archive:
 
 
 def export_time() -> datetime:
-    """Return the time to write into an archive: ``SOURCE_DATE_EPOCH`` if it is set, else now, in UTC."""
+    """Return the time to write into an archive: ``SOURCE_DATE_EPOCH`` if it is set, otherwise now, in UTC."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
     if epoch is None:
         return datetime.now(UTC).replace(microsecond=0)
@@ -113,7 +114,7 @@ def export_time() -> datetime:
 
 
 def read_archive(data: bytes, where: str) -> Archive:
-    """Return the archive, checked as a whole; nothing is written anywhere."""
+    """Return the archive after checking all of it; nothing is written to disk."""
     files = read_tar(data, where)
     if "metadata.json" not in files:
         raise CorruptModelError(

@@ -1,8 +1,8 @@
 """Modules: the parts of a library before it is linked.
 
-A module offers functions, imports other modules, and may need constants. Two properties decide what becomes
-of it (formats.md, section 2): a *DSO-exportable* module can be compiled or linked; a *CRT-exportable* one
-also needs no start-up step that loads constants.
+A module offers functions, imports other modules, and may need constants. Two properties decide how it is used
+(formats.md, section 2): a *DSO-exportable* module can be compiled or linked; a *CRT-exportable* one also
+needs no start-up step that loads constants.
 """
 
 from collections.abc import Mapping
@@ -32,9 +32,10 @@ __all__ = [
 class Module:
     """Base of all kinds of modules. A module is identified as an object, not by its content.
 
-    ``name`` is for messages and file names. ``functions`` are those it offers; ``symbol`` is the function
-    that a code generator made it for. ``const_vars`` are the constants it needs; ``consts_linked`` says that
-    they are const data already. ``context`` is the device, None if the file does not say.
+    ``name`` is for messages and file names. ``functions`` are those that it offers; ``symbol`` is the
+    function for which a code generator made it. ``const_vars`` are the constants that it needs;
+    ``consts_linked`` says that they are already const data. ``context`` is the device, None if the file does
+    not name it.
     """
 
     type_key: ClassVar[str] = ""
@@ -61,7 +62,7 @@ class Module:
         return self.functions
 
     def get_symbol(self) -> str:
-        """Return the function that a code generator made it for; empty if there is none."""
+        """Return the function for which a code generator made it; empty if there is none."""
         return self.symbol
 
     def get_const_vars(self) -> tuple[str, ...]:
@@ -70,7 +71,7 @@ class Module:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class CSource(Module):
-    """C (or C++) source; ``suffix`` is ``c``, ``cc``, ``cpp`` or ``S``; ``defines`` are macros to set."""
+    """C (or C++) source; ``suffix`` is ``c``, ``cc``, ``cpp`` or ``S``; ``defines`` are macros to define."""
 
     type_key: ClassVar[str] = "c"
     is_dso_exportable: ClassVar[bool] = True
@@ -115,7 +116,8 @@ class MergedModule(Module):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ConstLoader(Module):
-    """Arrays that a start-up step would hand to the modules below it; ``users``: symbol to names of them.
+    """Arrays that a start-up step would pass to imported modules; ``users`` maps each symbol to its array
+    names.
 
     ``loader_key`` is ``const_loader``, or ``metadata`` in older libraries.
     """
@@ -131,7 +133,7 @@ class ConstLoader(Module):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ExecutorFactory(Module):
-    """Data from which an executor is created: graph JSON (None for AOT), parameters, name of the model."""
+    """Data from which an executor is created: graph JSON (None for AOT), parameters, model name."""
 
     graph_json: str | None
     params: Mapping[str, NDArray]
@@ -155,7 +157,7 @@ class JsonModule(Module):
 
 @dataclass(frozen=True, slots=True)
 class DeviceFunction:
-    """The launch of one kernel: its name, argument types and launch parameters."""
+    """Launch information of a kernel: its name, argument types and launch parameters."""
 
     name: str
     arg_types: tuple[DLDataType, ...] = ()

@@ -1,4 +1,6 @@
-"""Our own models for the graph executor: the tables come from the plan, each layer is a packed function."""
+"""Our own models for the graph executor: the tables come from the plan, and each layer is a packed
+function.
+"""
 
 import json
 from collections.abc import Collection, Sequence
@@ -31,7 +33,7 @@ __all__ = ["with_graph_executor"]
 
 
 def with_graph_executor(plan: Plan, module: CModule) -> Linkable:
-    """Return ``generate_c``'s module of the plan with the graph executor instead of its own calls.
+    """Return ``generate_c``'s module of the plan, with the graph executor instead of direct calls.
 
     Constants belong to the functions, not to the graph: their storage ids follow those of the graph.
     """
@@ -67,7 +69,7 @@ def with_graph_executor(plan: Plan, module: CModule) -> Linkable:
 
 
 class _OwnGraphBuilder:
-    """Collects the tables; equal rows get the same index, equal layers the same function."""
+    """Collects the tables; equal rows share an index, equal layers a function."""
 
     def __init__(self, plan: Plan, module: CModule) -> None:
         self.plan = plan

@@ -1,4 +1,4 @@
-"""Files with models that are code already: archives in Model Library Format, and exported libraries."""
+"""Files with models that are already code: archives in Model Library Format, and exported libraries."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -41,9 +41,9 @@ _WORKSPACES = 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Package:
-    """A file's models. ``params`` and ``graph_json`` belong to an exported library without its own.
+    """A file's models. ``params`` and ``graph_json`` are for an exported library that does not contain them.
 
-    ``digest`` is of all that was read, see ``crtgen.base.trust``.
+    ``digest`` covers everything that was read; see ``crtgen.base.trust``.
     """
 
     name: str
@@ -54,7 +54,8 @@ class Package:
     graph_json: str = ""
 
     def parts(self, core: Core, generators: Sequence[Generator] = ()) -> tuple[Linkable, ...]:
-        """Return the models for a core. Raises ``UnsupportedError`` naming what cannot be linked for it.
+        """Return the models for a core. Raises ``UnsupportedError`` naming a part that cannot be linked for
+        it.
 
         ``generators`` have the sources of libraries that imported code calls.
         """
@@ -119,8 +120,8 @@ def _check_buffers(model: MlfModel, core: Core, where: str) -> None:
 def load_package(path: Path, params: Path | None = None, graph: Path | None = None) -> Package:
     """Read and check the models of a file.
 
-    An exported library takes parameters and graph JSON from the files ``params`` and ``graph``, else from
-    ``X.params`` and ``X.graph.json`` beside ``X.tar``, else from its own blob.
+    An exported library takes parameters and graph JSON from the files ``params`` and ``graph``, or else from
+    ``X.params`` and ``X.graph.json`` beside ``X.tar``, or else from its own blob.
     """
     data = files.read(path)
     name = path.name

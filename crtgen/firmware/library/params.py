@@ -31,7 +31,7 @@ class NDArray:
 
 
 def read_ndarray(reader: StreamReader) -> NDArray:
-    """One NDArray: magic, device, rank, type, shape, data."""
+    """Read one NDArray: magic, device, rank, type, shape, data."""
     if reader.u64("an array's magic number") != _ARRAY_MAGIC:
         raise reader.fail("this is not an array")
     reader.u64("an array's reserved word")

@@ -1,4 +1,4 @@
-"""Modules made of files: the functions that a C source or an object offers, and those that it needs."""
+"""Modules made from files: the functions that a C source or an object offers, and those that it needs."""
 
 import platform
 import re
@@ -49,7 +49,7 @@ _PROVIDED = re.compile(
 
 
 def source_module(name: str, suffix: str, code: str, prefix: str = "") -> CSource:
-    """Make a module of a source file. Names that every model of TVM defines are compiled as ``<prefix>_...``.
+    """Make a module from a source file. Names that every TVM model defines are compiled as ``<prefix>_...``.
 
     Heap allocations are replaced by the image's workspace.
     """
@@ -73,7 +73,7 @@ def object_module(name: str, data: bytes, where: str) -> ObjectFile:
 
 
 def code_modules(code: CodeFiles, prefix: str, where: str) -> tuple[Module, ...]:
-    """Return the modules of a model's code, without those that hold nothing but TVM's own registry."""
+    """Return the modules of a model's code, without those that only hold TVM's own registry."""
     sources = [source_module(n, n.rpartition(".")[2], text, prefix) for n, text in code.sources.items()]
     objects = [object_module(n, data, f"{where}: {n}") for n, data in code.objects.items()]
     kept = [s for s in sources if s.functions or _ENTRY not in s.code]
@@ -81,7 +81,9 @@ def code_modules(code: CodeFiles, prefix: str, where: str) -> tuple[Module, ...]
 
 
 def context_source(modules: Iterable[Module], where: str) -> str:
-    """Write C with the pointers through which exported objects call the runtime; empty if there are none."""
+    """Return C code with the pointers through which exported objects call the runtime; empty if there are
+    none.
+    """
     objects = [m for m in modules if isinstance(m, ObjectFile)]
     names = {name for m in objects for name in read_elf(m.data, f"{where}: {m.name}").context}
     unknown = sorted(names - _CONTEXT)
@@ -117,7 +119,9 @@ def check_machine(where: str, name: str, data: bytes, machine: str, hosted: bool
 
 
 def check_undefined(modules: Iterable[Module], where: str) -> None:
-    """Refuse objects with symbols that neither they, the sources, the runtime nor the C library define."""
+    """Refuse objects with symbols that are defined neither by objects or sources, nor by the runtime or the C
+    library.
+    """
     needed: dict[str, None] = {}
     defined: set[str] = set()
     text = ""

@@ -56,7 +56,7 @@ class FunctionScratch:
 
 @dataclass(frozen=True, slots=True)
 class StoredLibrary:
-    """Sources that the code is built with: files of a library, and which of its folders have headers."""
+    """Sources needed by the code: files of a library, and which of its folders contain headers."""
 
     name: str
     files: tuple[str, ...]
@@ -65,7 +65,8 @@ class StoredLibrary:
 
 @dataclass(frozen=True, slots=True)
 class StoredNetwork:
-    """The file that a model was compiled from, as it is called in the archive, and how it was read.
+    """The file from which a model was compiled, by its name in the archive, and the options with which it was
+    read.
 
     See ``crtgen.load`` for the options.
     """
@@ -85,7 +86,7 @@ class StoredNetwork:
 class Stored:
     """``files`` maps the name of a file to its name in the archive.
 
-    ``image`` are names there of sources that an image has once, which its generator makes.
+    ``image`` are the names of generated sources that an image contains once.
     """
 
     format: int
@@ -116,11 +117,12 @@ def store_model(
     image: Sequence[str] = (),
     network: tuple[StoredNetwork, bytes] | None = None,
 ) -> MlfModel:
-    """Store one of crtgen's own models in an archive; ``text`` describes its network to people.
+    """Store one of crtgen's own models in an archive; ``text`` is a readable description of its network.
 
-    ``image`` are sources that an image has once, for the first model of an archive. ``network`` is the file
-    that it was compiled from. Headers of the runtime that the code includes are stored, too. In the metadata,
-    the workspace is the arena, including inputs and outputs, and the constants are the linked parameters.
+    ``image`` are sources that an image contains once, stored with the first model of an archive. ``network``
+    is the file from which it was compiled. Runtime headers that the code includes are stored, too. In the
+    metadata, the workspace is the arena, including inputs and outputs, and the constants are the linked
+    parameters.
     """
     module, info = part.module, part.module.info
     names = {n: n for n in module.files if n.endswith(".h")}
@@ -158,7 +160,9 @@ def store_model(
 
 
 def stored_network(model: MlfModel, where: str) -> tuple[StoredNetwork, bytes] | None:
-    """Return the file that crtgen compiled the model from, and how; None if the archive does not have it."""
+    """Return the file from which crtgen compiled the model, and its options; None if the archive does not
+    contain it.
+    """
     stored = _read(model.own, f"{where}: crtgen/{model.name}.json").network if model.own else None
     if stored is None or stored.file not in model.network:
         return None
@@ -166,12 +170,12 @@ def stored_network(model: MlfModel, where: str) -> tuple[StoredNetwork, bytes] |
 
 
 def registry_source() -> str:
-    """Return the runtime's search in name tables, which tables of graphs call when an operator fails."""
+    """Return the runtime's lookup in name tables, which tables of graphs use when an operator fails."""
     return (runtime_dir() / "src" / "crt_registry.c").read_text(encoding="utf-8")
 
 
 def runtime_headers(texts: Iterable[str]) -> dict[str, str]:
-    """Return the headers ``crt/...`` that texts include, with those that they include in turn."""
+    """Return the headers ``crt/...`` that texts include, directly or indirectly."""
     found: dict[str, str] = {}
     wanted = {name for text in texts for name in _RUNTIME_HEADER.findall(text)}
     while wanted:
@@ -208,7 +212,7 @@ def _libraries(libraries: Sequence[SourceLibrary]) -> tuple[StoredLibrary, ...]:
 
 
 def restore_model(model: MlfModel, core: Core, where: str) -> Linkable:
-    """Restore a stored model; refused if its kernels need what the core does not have."""
+    """Restore a stored model; refused if its kernels need features that the core lacks."""
     place = f"{where}: crtgen/{model.name}.json"
     stored = _read(model.own, place)
     if stored.format != _FORMAT:

@@ -1,4 +1,5 @@
-"""Little-endian streams as TVM's serializer writes them: a reader that stops at the end, and a writer.
+"""Little-endian streams in TVM's serialisation format: a reader that never reads beyond the end, and a
+writer.
 
 A string is a u64 length and its bytes; a vector is a u64 count and its items.
 """
@@ -15,7 +16,7 @@ _T = TypeVar("_T")
 
 
 class StreamReader:
-    """Reads values one after the other. Raises ``CorruptModelError`` if the bytes end too early."""
+    """Reads consecutive values. Raises ``CorruptModelError`` if the bytes end too early."""
 
     def __init__(self, data: bytes, where: str) -> None:
         self._data = data
@@ -40,7 +41,7 @@ class StreamReader:
         return int.from_bytes(self.take(8, what), "little")
 
     def unpack(self, layout: str, what: str) -> tuple[int, ...]:
-        """Integers by a layout of ``struct``, without its byte order."""
+        """Read integers in a layout of ``struct``, without its byte order."""
         return struct.unpack("<" + layout, self.take(struct.calcsize("<" + layout), what))
 
     def raw(self, what: str) -> bytes:
@@ -54,8 +55,8 @@ class StreamReader:
             raise self.fail(f"{what} is not UTF-8") from error
 
     def count(self, what: str, item_bytes: int) -> int:
-        """Return a u64 count of items of at least ``item_bytes`` bytes each, all of which must still be
-        there.
+        """Return a u64 count of items with at least ``item_bytes`` bytes each, all of which must still
+        follow.
         """
         count = self.u64(f"the number of {what}")
         if count * item_bytes > self.left:
@@ -63,7 +64,7 @@ class StreamReader:
         return count
 
     def vector(self, what: str, item_bytes: int, read: Callable[[], _T]) -> tuple[_T, ...]:
-        """Read a count, then as many items with ``read``, of at least ``item_bytes`` bytes each."""
+        """Read a count, then that many items with ``read``, each of at least ``item_bytes`` bytes."""
         return tuple(read() for _ in range(self.count(what, item_bytes)))
 
     def texts(self, what: str) -> tuple[str, ...]:
@@ -73,7 +74,7 @@ class StreamReader:
         return self.vector(what, 8, lambda: self.u64(what))
 
     def end(self) -> None:
-        """Raise unless everything has been read."""
+        """Raise an error unless everything was read."""
         if self.left:
             raise self.fail(f"{self.left} bytes follow its end")
 
@@ -83,7 +84,7 @@ class StreamWriter:
         self._parts = bytearray()
 
     def raw(self, data: bytes) -> None:
-        """Bytes as they are, without a length."""
+        """Write bytes unchanged, without a length."""
         self._parts += data
 
     def u64(self, value: int) -> None:
@@ -102,7 +103,7 @@ class StreamWriter:
         self.each(items, write)
 
     def each(self, items: Iterable[_T], write: Callable[[_T], None]) -> None:
-        """Write the items, without their count in front."""
+        """Write the items without a leading count."""
         for item in items:
             write(item)
 

@@ -1,4 +1,4 @@
-"""The tree of modules: its order, the merging of DSO modules, and the checks on the whole.
+"""The tree of modules: its order, the merging of DSO modules, and the checks of the whole tree.
 
 The import tree is stored as CSR: the children of group ``i`` are
 ``child_indices[row_ptr[i]:row_ptr[i + 1]]``. The root is group 0, a parent comes before its children.
@@ -26,7 +26,7 @@ class ImportTree:
 
 
 def walk(root: Module) -> tuple[Module, ...]:
-    """Every module once, depth first, the root at index 0."""
+    """Return every module once, depth first, the root at index 0."""
     order: list[Module] = []
     seen: set[Module] = set()
     stack = [root]
@@ -40,8 +40,8 @@ def walk(root: Module) -> tuple[Module, ...]:
 
 
 def import_tree(root: Module) -> ImportTree:
-    """Return the tree as a module blob stores it; a cycle that merging makes is refused, naming the types on
-    it.
+    """Return the tree as a module blob stores it. If merging creates a cycle, it is refused, naming the types
+    on it.
     """
     modules = walk(root)
     dso = tuple(m for m in modules if m.is_dso_exportable)
@@ -102,7 +102,7 @@ def check_symbols(root: Module) -> None:
 
 
 def check_crt_exportable(modules: Iterable[Module]) -> None:
-    """Refuse the first module that cannot be part of a static C runtime, with its symbols."""
+    """Refuse the first module that cannot be part of a static C runtime, naming its symbols."""
     for module in modules:
         for part in module.members if isinstance(module, MergedModule) else (module,):
             if not part.is_crt_exportable:

@@ -56,7 +56,7 @@ class _MemoryView:
 
 @dataclass(frozen=True, slots=True)
 class _PlaceView:
-    """A part in a memory of its own; ``load`` is the memory that it is copied from at the start, if any."""
+    """A part of a memory; ``load`` is the memory from which start-up copies it, if any."""
 
     name: str
     patterns: tuple[str, ...]
@@ -97,7 +97,9 @@ class _SlotView:
 
 @dataclass(frozen=True, slots=True)
 class SlotsView:
-    """The slots of a board; ``symbol`` is the C object of the flash driver, ``linkage`` what precedes it."""
+    """The slots of a board; ``symbol`` is the C object of the flash driver, ``linkage`` the text before its
+    declaration.
+    """
 
     driver: str
     symbol: str
@@ -117,7 +119,7 @@ class SlotsView:
 
 @dataclass(frozen=True, slots=True)
 class _SlotImageView:
-    """The image of a model for a slot: ``header`` bytes come before it, ``reserved`` behind it."""
+    """The image of a model for a slot, with ``header`` bytes before it and ``reserved`` bytes after it."""
 
     board: str
     model: str
@@ -301,7 +303,9 @@ def _view(firmware: FirmwareRequest) -> _BareMetalView:
 
 
 def slots_view(board: Board, slots: Slots, stack: int, symbol: str = "") -> SlotsView:
-    """Return the slots for templates; ``symbol`` is the flash driver's, which other files then see."""
+    """Return the slots for templates; ``symbol`` is the flash driver's, and makes it visible to other
+    files.
+    """
     driver = FLASH_DRIVERS[slots.driver]
     return SlotsView(
         driver=slots.driver,

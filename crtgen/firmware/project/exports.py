@@ -1,4 +1,4 @@
-"""A library wrapped for a framework, with the same sources of the models."""
+"""A library packaged for a framework, with the same model sources."""
 
 import io
 import zipfile
@@ -42,7 +42,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Facts for the wrappers of a framework: files to compile, include folders, the level's option,
+    """Input for framework wrappers: files to compile, include folders, the option of the optimisation level,
     models.
     """
 
@@ -90,7 +90,7 @@ class _ExportView:
 
 
 def check_export(firmware: FirmwareRequest) -> None:
-    """Raise ``UsageError`` for what the framework cannot take."""
+    """Raise ``UsageError`` for options that the framework does not support."""
     name = firmware.options.framework
     framework = FRAMEWORKS[name]
     libraries = any(module.libraries for module in firmware.modules)
@@ -120,7 +120,7 @@ def check_export(firmware: FirmwareRequest) -> None:
 
 
 def export_files(firmware: FirmwareRequest, code: Contents[bytes], sources: Sources) -> Contents[bytes]:
-    """All files: ``code`` of models and runtime, where the framework wants it, and the wrapper."""
+    """Return all files: the ``code`` of models and runtime, in the framework's folders, and the wrapper."""
     framework = FRAMEWORKS[firmware.options.framework]
     name = firmware.name
     entries = ((path, entry) for path, entry in code.entries.items() if not path.startswith(_FREESTANDING))

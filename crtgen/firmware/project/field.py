@@ -1,7 +1,8 @@
-"""Parts of a library for the field: black boxes, counts and slots, for a program with a main of its own.
+"""Field features of a library: black boxes, counts and slots, for a program with its own main.
 
-The C files are copied into the library, so it needs no runtime. ``crt_config.h`` has the definitions with
-which they and the models are compiled; every framework finds it, even one that gives files no options.
+The C files are copied into the library, so it does not need the runtime. ``crt_config.h`` has the definitions
+with which they and the models are compiled; every framework finds it, even one that cannot give files
+compiler options.
 """
 
 from collections.abc import Mapping
@@ -54,7 +55,7 @@ class _FlashView:
 
 @dataclass(frozen=True, slots=True)
 class FieldExample:
-    """Names for the example of a library; ``zephyr_flash``: its flash is written by a driver of Zephyr's."""
+    """Names for the example of a library; ``zephyr_flash``: a Zephyr driver writes its flash."""
 
     name: str
     slots: bool
@@ -62,7 +63,7 @@ class FieldExample:
 
 
 def field_example(firmware: FirmwareRequest) -> FieldExample | None:
-    """Return the view of examples; None for a library without black boxes, counts and slots."""
+    """Return the view for examples; None for a library without black boxes, counts and slots."""
     slots = firmware.options.slots
     found = FieldExample(firmware.name, slots, slots and _is_zephyr(firmware))
     return found if has_field(firmware) else None

@@ -43,16 +43,16 @@ _LONGEST_NAME = 100
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FirmwareRequest:
-    """Models compiled as ``request`` says, and the kind of program around them.
+    """Models compiled with the options of ``request``, and the kind of program around them.
 
     ``metadata`` are the files of the metadata module (name to text), which lists ``modules`` in order.
-    ``options`` that are open get decided. ``samples`` maps a model's name to one array per input, for a
+    ``options`` that are None are decided here. ``samples`` maps a model's name to one array per input, for a
     standalone program; a model without samples runs on a pattern. ``expected`` has each model's outputs on
-    ``pattern``, for a library with a framework. ``watched`` maps a model's name to its usual inputs; it has
-    all models or none. ``objects`` are compiled code of the models, by file name. ``shared_arena`` is the
-    size of the arena that all models share; 0 if each has its own. ``storages`` are, for a model whose graph
-    a host runs itself, the bytes of the blocks that the host allocates. ``resident`` are the symbols of
-    constants that start-up copies to RAM, by the memory.
+    ``pattern``, for a library with a framework. ``watched`` maps a model's name to its usual inputs, for all
+    models or for none. ``objects`` are compiled code of the models, by file name. ``shared_arena`` is the
+    size of the arena that all models share; 0 if each has its own. ``storages`` are the sizes of the blocks
+    that a host allocates if it runs the graph itself, by model. ``resident`` are the symbols of constants
+    that start-up copies to RAM, by memory.
     """
 
     modules: Sequence[CModule]
@@ -107,11 +107,11 @@ class FirmwareRequest:
 
     @property
     def is_laid_out(self) -> bool:
-        """True if the project has a linker script of its own, which says where each part is."""
+        """True if the project has its own linker script, which decides the address of each part."""
         return self.platform == "baremetal" and self.type not in ("library", "slot")
 
     def usable(self, memory: Memory) -> int:
-        """Return the bytes of a memory that the image may take: those before its slots, if it has any."""
+        """Return the bytes of a memory that the image may use: those before its slots, if it has any."""
         return self.board.free(memory) if self.options.slots else memory.size
 
     @property
@@ -180,7 +180,9 @@ class FirmwareRequest:
 
     @property
     def is_spread(self) -> bool:
-        """True if arenas are in whichever RAMs have room: in images, and in libraries on request."""
+        """True if arenas are placed in whichever RAMs have room: always for images, on request for
+        libraries.
+        """
         in_library = self.type == "library" and self.platform == "baremetal" and self.request.spreads_library
         return self.request.spreads and (self.is_laid_out or in_library)
 
@@ -366,7 +368,9 @@ class FirmwareRequest:
 
     @property
     def name(self) -> str:
-        """The project's name: the models' names; of many, the first one's and how many follow."""
+        """The project's name: the models' names, or with many models the first name and the number of the
+        others.
+        """
         names = [info.name for info in self.models]
         joined = "_".join(names)
         return joined if len(joined) <= _LONGEST_NAME else f"{names[0]}_and_{len(names) - 1}_more"

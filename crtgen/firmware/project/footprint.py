@@ -1,8 +1,8 @@
-"""Estimate of an image's flash and RAM, before any compiler runs.
+"""Estimates an image's flash and RAM before any compiler runs.
 
-Constants and RAM are known once models are planned. Assembly is counted; C is estimated from the measured
-cost of its blocks (``crtgen.compiler.kernels.engine.cost``). The rest was measured for each core with GCC
-12.2: ``python -m benchmarks.fit_footprints`` writes it to ``footprints.csv``.
+Constants and RAM are known once models are planned. Assembly is counted exactly; C is estimated from the
+measured size of its blocks (``crtgen.compiler.kernels.engine.cost``). The rest of the image was measured for
+each core with GCC 12.2: ``python -m benchmarks.fit_footprints`` writes it to ``footprints.csv``.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -38,8 +38,8 @@ _CERTAIN = 0.97
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """Bytes around the models: in flash, in total, for each layer's call, and for float32 arithmetic without
-    an FPU; in RAM, without what the options say.
+    """Bytes apart from the models: in flash in total, per layer call, and for float32 arithmetic without an
+    FPU; in RAM without the parts that options decide.
     """
 
     flash: float = 0.0
@@ -50,7 +50,8 @@ class Around:
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """Bytes of an image: ``flash`` is estimated; ``ram`` is exact, except on Zephyr; ``stack`` is separate.
+    """Size of an image in bytes: ``flash`` is estimated; ``ram`` is exact, except on Zephyr; ``stack`` is
+    separate.
 
     ``weights``, ``arena`` and ``state`` are parts of them. ``memories`` has the contents of each memory of
     the board, with the stack; it is empty for a library, and for a core without a board.
@@ -72,7 +73,7 @@ class Footprint:
 
 @cache
 def around(core: str, flag: str, type: str) -> Around:
-    """Return the measured size around the models, for a core, a compiler flag and a type of image.
+    """Return the measured size apart from the models, for a core, a compiler flag and a type of image.
 
     The type ``zephyr`` is the part that Zephyr adds.
     """
@@ -266,9 +267,10 @@ def _memories(
 
 
 def check_footprint(firmware: FirmwareRequest, plans: Sequence[Plan]) -> None:
-    """Raise ``DoesNotFitError`` for an image that cannot fit its board, whatever the compiler makes of it.
+    """Raise ``DoesNotFitError`` for an image that certainly does not fit its board, whatever the compiler
+    does.
 
-    How much Zephyr takes depends on its configuration: of its images the linker knows.
+    The size of Zephyr depends on its configuration, so for its images only the linker can tell.
     """
     if firmware.platform == "zephyr":
         return

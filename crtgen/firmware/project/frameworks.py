@@ -1,4 +1,4 @@
-"""The frameworks that a library can be made for, as data."""
+"""The frameworks for which a library can be made, as data."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,13 +11,14 @@ VENDOR = "crtgen"
 
 @dataclass(frozen=True, slots=True)
 class Framework:
-    """Shape of a library for a framework.
+    """The form of a library for a framework.
 
-    ``files`` are templates by the path that they make, where ``{name}`` is the project's name; ``example`` is
-    the path of the program that runs the models. With ``flat``, all sources are below ``src/``, the only
-    folder that compilers search. Without ``options``, the framework cannot give the library's files options
-    of their own. ``portable``: it supports more than Cortex-M. ``entry`` is the name of the example's
-    function. ``packs``: the library also comes as one archive. ``use`` says what to do next.
+    ``files`` maps a path to the template that makes it; ``{name}`` in a path is the project's name, and
+    ``example`` is the path of the program that runs the models. ``flat``: all sources must be below ``src/``,
+    the only folder that the framework compiles. ``options`` false: the framework cannot give the library's
+    files their own compiler options. ``portable``: it supports more than Cortex-M. ``entry`` is the name of
+    the example's function. ``packs``: the library also comes as one archive. ``use`` tells the user what to
+    do next.
     """
 
     files: Mapping[str, str]
@@ -101,7 +102,5 @@ FRAMEWORKS: Mapping[str, Framework] = {
 
 
 def framework_of(name: str) -> str:
-    """Return the framework that is called ``name``: of Zephyr there is a module, so the system's name will
-    do.
-    """
+    """Return the framework called ``name``; for Zephyr this is its module."""
     return "zephyr-module" if name == "zephyr" else name

@@ -100,7 +100,7 @@ class _ReadmeView:
 
 
 def generate_project(firmware: FirmwareRequest) -> Project:
-    """Return the project, in memory. Raises ``UsageError`` for samples or options that do not fit the
+    """Return the project, in memory. Raises ``UsageError`` for samples or options that do not match the
     models.
     """
     code = Contents({f"model/{name}": entry for name, entry in _model_files(firmware).items()})

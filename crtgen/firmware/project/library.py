@@ -34,7 +34,7 @@ class _ExampleView:
 
 
 def example_files(firmware: FirmwareRequest) -> dict[str, bytes]:
-    """``example/main.c``; nothing if there is a model without a typed interface in C."""
+    """Return ``example/main.c``; nothing if a model has no typed interface in C."""
     if firmware.type != "library" or not all(map(_is_typed, firmware.modules)):
         return {}
     view = _ExampleView(

@@ -1,4 +1,4 @@
-"""``project.json``: a generated project's description for crtgen."""
+"""``project.json``: the description of a generated project, for crtgen itself."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -44,7 +44,7 @@ _FLAT = "src"
 class Manifest:
     """The content of ``project.json``; ``files`` has the SHA-256 of every other file that crtgen wrote.
 
-    ``optimize`` and ``place`` are those of the request. ``artefact`` is the build's product, below
+    ``optimize`` and ``place`` are those of the request. ``artefact`` is the path of the build's product below
     ``build/``; ``toolchain`` names ``cmake/<it>.cmake``; ``functions`` are the symbols of the functions in
     the image's registry. While the project is being written, ``unfinished`` lists files that existed before,
     with their possible contents.
@@ -94,7 +94,9 @@ class Manifest:
 
     @property
     def renewed(self) -> tuple[str, ...]:
-        """Files that ``generate`` always overwrites; any other file belongs to the user once it is edited."""
+        """Files that ``generate`` always overwrites; any other file belongs to the user once it was
+        edited.
+        """
         return (f"{_FLAT}/",) if self.is_flat else _RENEWED
 
     def marked(self, unfinished: Mapping[str, tuple[str, ...]]) -> "Manifest":
@@ -120,8 +122,8 @@ def manifest_text(manifest: Manifest) -> bytes:
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """Return the manifest of the project in ``directory``; raises ``UsageError`` if there is no usable
-    one.
+    """Return the manifest of the project in ``directory``; raises ``UsageError`` if it is missing or
+    unusable.
     """
     file = directory / MANIFEST
     again = "generate the project again, into a new directory"

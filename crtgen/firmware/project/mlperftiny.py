@@ -1,4 +1,5 @@
-"""Firmware for MLPerf Tiny: the EEMBC runner sends inputs and commands as lines of text, and takes the time.
+"""Firmware for MLPerf Tiny: the EEMBC runner sends inputs and commands as lines of text, and measures the
+time.
 
 The commands and messages are those of the EEMBC runner's firmware, version 2.2.0 of its monitor
 (https://github.com/mlcommons/tiny, ``benchmark/api``).
@@ -25,7 +26,8 @@ _PIXELS = ("ic01", "vww01")
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkView:
-    """Facts for the benchmark's program: ``received`` are the bytes that the runner sends for an input.
+    """Data for the benchmark's program: ``received`` is the number of bytes that the runner sends for an
+    input.
 
     ``quantises``, ``shifts`` and ``compares`` describe the conversion of inputs and outputs; ``keeps``: a run
     does not change its input. Scales are C literals.
@@ -47,7 +49,7 @@ class BenchmarkView:
 
 
 def benchmark(models: tuple[ModelInfo, ...], where: str) -> BenchmarkView:
-    """Make the view. Raises ``UsageError`` unless the network is one of the benchmark."""
+    """Return the view. Raises ``UsageError`` unless the network is one of the benchmark's."""
     if len(models) != 1:
         raise UsageError(
             f"the benchmark takes one model, not {len(models)}", where=where, hint="name one model"

@@ -36,7 +36,7 @@ _MOST_RUNS = 1 << 16
 
 
 def stack_of(ram: int) -> int:
-    """Return the default stack in bytes for ``ram`` bytes of RAM; 0 means unlimited."""
+    """Return the default stack size in bytes for ``ram`` bytes of RAM; 0 means unlimited RAM."""
     return min(STACK, ram // 4 & -8) if ram else STACK
 
 
@@ -52,17 +52,17 @@ class ProjectOptions:
     ``type`` is one of ``TYPES``. ``framework`` is the library's wrapper, one of
     ``crtgen.firmware.project.FRAMEWORKS``; empty means CMake, or Zephyr on its platform. ``platform`` is one
     of the board's, such as ``zephyr``; empty means its first. ``target`` is ``c``, or ``llvm`` for a project
-    with the models as object files. With ``share_arena`` the models of C share their working memory; None
-    means if there are several. ``registry`` adds the registry of functions, with TVM's types, to a library;
+    with the models as object files. With ``share_arena`` the C models share their working memory; None means
+    yes if there are several. ``registry`` adds the registry of functions, with TVM's types, to a library;
     other types always have it, and so have libraries of imported code.
 
     ``stack`` is reserved for the stack; None means ``STACK``, or a quarter of a small RAM. ``receive_buffer``
-    limits the packets of the RPC; None means ``RECEIVE_BUFFER``, or an eighth of a small RAM. ``pool`` is
-    what a host may allocate on the device, in at most ``blocks`` blocks; None means what the models need, see
-    ``Firmware``. ``profile`` reports each layer. Each model keeps its last ``record`` runs, an even number,
-    in memory that survives a reset. With ``rtt`` a server's serial port is memory that a debug probe reads
-    and writes. With ``slots`` a server also runs models in the board's slots; ``slot`` is the one that an
-    image of the type ``slot`` is linked for.
+    limits the packets of the RPC; None means ``RECEIVE_BUFFER``, or an eighth of a small RAM. ``pool`` is the
+    memory that a host may allocate on the device, in at most ``blocks`` blocks; None means as much as the
+    models need, see ``Firmware``. ``profile`` reports the time of each layer. Each model keeps its last
+    ``record`` runs, an even number, in memory that survives a reset. With ``rtt`` a server's serial port is
+    memory that a debug probe reads and writes. With ``slots`` a server also runs models in the board's slots;
+    ``slot`` is the one for which an image of the type ``slot`` is linked.
     """
 
     type: str = "server"
@@ -103,7 +103,7 @@ class ProjectOptions:
 
 
 class OptionFields(TypedDict, total=False):
-    """The fields of ``ProjectOptions`` beside the type, as keywords of ``Compiled.generate``."""
+    """The fields of ``ProjectOptions`` apart from the type, as keywords of ``Compiled.generate``."""
 
     # written by tools/options.py
     platform: str

@@ -1,4 +1,4 @@
-"""Examples with known outputs: a pattern as input, and the reference's results."""
+"""Examples with known outputs: a pattern as input, and the outputs of the numpy reference."""
 
 import math
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ _FLOAT_ONE = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class _Input:
-    """``value`` is the expression in C of the next element."""
+    """An input; ``value`` is the C expression for the next element."""
 
     name: str
     member: str
@@ -37,7 +37,7 @@ class _Input:
 
 @dataclass(frozen=True, slots=True)
 class _PatternOutput:
-    """The first ``count`` elements are compared with ``lines``; none, if ``count`` is 0."""
+    """An output; its first ``count`` elements are compared with ``lines``, or none if ``count`` is 0."""
 
     name: str
     member: str
@@ -50,7 +50,7 @@ class _PatternOutput:
 
 @dataclass(frozen=True, slots=True)
 class CheckedModel:
-    """A model, for the templates of examples; ``has_states``: something lives from run to run.
+    """A model for the templates of examples; ``has_states``: it keeps data between runs.
 
     ``run`` and ``reset`` are its functions in C.
     """
@@ -64,7 +64,7 @@ class CheckedModel:
 
 
 def is_checkable(module: CModule) -> bool:
-    """Return whether an example can be written: there is a typed function, and C has the types."""
+    """Return True if an example can be written: the model has a typed function, and C has the types."""
     info = module.info
     types = {interface.dtype for interface in (*info.inputs, *info.outputs)}
     return f"{info.name}_run(" in module.files.get(f"{info.name}.h", "") and not types & {
@@ -74,7 +74,7 @@ def is_checkable(module: CModule) -> bool:
 
 
 def pattern(info: ModelInfo) -> tuple[Array, ...]:
-    """Return the inputs: numbers from a linear congruential generator, floats from 0 to 1."""
+    """Return the inputs: integers from a linear congruential generator, or floats from 0 to 1."""
     random, arrays = 1, []
     for interface in info.inputs:
         numbers = np.empty(math.prod(interface.shape), np.uint32)

@@ -1,4 +1,4 @@
-"""A project: every file of it, with a digest; and how it gets onto a disk."""
+"""A project: all its files with a digest, and how they are written to a disk."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -64,17 +64,17 @@ class Project:
 
     @property
     def digest(self) -> str:
-        """SHA-256 over the paths and the digests of all files, in hexadecimal."""
+        """SHA-256 of the paths and digests of all files, in hexadecimal."""
         rows = (f"{digest} {path}\n" for path, digest in digests_of(self.files).items())
         return digest_of(row.encode() for row in rows)
 
     def extract(self, directory: Path, *, force: bool = False) -> tuple[str, ...]:
         """Write this project to ``directory``; return the paths of edited files that were kept.
 
-        A new or empty directory is filled. An earlier project is updated: equal files are left alone, so that
-        a build stays incremental, and files that are no longer part of it are removed. Files that somebody
-        edited are kept, unless ``force`` is set; those in ``Manifest.renewed`` are always overwritten.
-        Anything else is refused with ``UsageError``.
+        A new or empty directory is filled. An earlier project is updated: equal files are not touched, so
+        that a build stays incremental, and files that no longer belong to it are removed. Files that somebody
+        edited are kept, unless ``force`` is set; those in ``Manifest.renewed`` are always overwritten. Any
+        other directory is refused with ``UsageError``.
 
         A power cut, a full disk or a kill at any point leaves a directory into which the project can be
         generated again, with the same result.

@@ -1,4 +1,4 @@
-"""The regions of the memory protection unit of a bare-metal image: what its memories may be used for.
+"""The memory protection regions of a bare-metal image: the access that each of its memories permits.
 
 Everything outside of the regions is a fault. Formats: ARM DDI 0403 (PMSAv7) and ARM DDI 0553 (PMSAv8).
 """
@@ -26,7 +26,7 @@ _V7_SMALLEST = 32
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """The values of RBAR and of RASR (PMSAv7) or RLAR (PMSAv8), as C, and a description."""
+    """A region: the values of RBAR and of RASR (PMSAv7) or RLAR (PMSAv8), as C, and a description."""
 
     base: str
     attributes: str
@@ -49,8 +49,8 @@ def regions(
 ) -> tuple[Region, ...]:
     """Return the regions of a board's memories, of its devices and of a mailbox at an address.
 
-    The memories ``code_in_ram`` hold code, too. The window of an ``npu`` is behind the mailbox. Slots in RAM
-    hold code, and are written with the unit off.
+    The memories ``code_in_ram`` contain code, too. The window of an ``npu`` follows the mailbox. Slots in RAM
+    contain code, and are written with the MPU off.
     """
     make = {"v7": _v7, "v8": _v8}.get(protection(board.core))
     if make is None:

@@ -29,7 +29,9 @@ class _ArrayView:
 
 @dataclass(frozen=True, slots=True)
 class _SampleModelView:
-    """A model with the symbols of its arrays, or the number of its inputs that get ``patterns``."""
+    """A model with the symbols of its arrays, or with the number of its inputs that are filled with
+    ``patterns``.
+    """
 
     symbol: str
     arrays: tuple[str, ...]
@@ -47,7 +49,9 @@ class _SampleView:
 
 
 def sample_files(firmware: FirmwareRequest) -> dict[str, str]:
-    """``sample.c`` and ``sample.h`` of a standalone program. Raises ``UsageError`` for a wrong sample."""
+    """Return ``sample.c`` and ``sample.h`` of a standalone program. Raises ``UsageError`` for a wrong
+    sample.
+    """
     unknown = sorted(set(firmware.samples) - {info.name for info in firmware.models})
     if unknown:
         raise UsageError(

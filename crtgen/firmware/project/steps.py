@@ -1,4 +1,4 @@
-"""Steps of a chip's start, as C."""
+"""The first steps after a chip's reset, as C code."""
 
 from dataclasses import dataclass
 

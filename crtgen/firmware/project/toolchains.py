@@ -9,7 +9,7 @@ HOST = ("cc", "zig")
 
 
 def toolchains_of(board: Board, platform: str) -> tuple[str, ...]:
-    """Return the toolchains that can build a project; the first is the default."""
+    """Return the toolchains that can build a project, the default one first."""
     if platform == "zephyr":
         return ("zephyr",)
     return HOST if board.is_host else BARE_METAL

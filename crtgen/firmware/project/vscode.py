@@ -1,7 +1,8 @@
-"""Files for Visual Studio Code: build by a task, complete names, and debug with F5.
+"""Files for Visual Studio Code: a build task, completion of names, and debugging with F5.
 
-A board that QEMU simulates is debugged there: a task starts QEMU, which waits for gdb before the first
-instruction. On this computer gdb starts the program itself. A board on a probe has the probe's own extension.
+A board that QEMU simulates is debugged there: a task starts QEMU, which waits for GDB before the first
+instruction. On this computer GDB starts the program itself. For a board with a probe, the probe's own
+extension is used.
 """
 
 import json

@@ -60,7 +60,7 @@ class _ZephyrReadmeView:
 
 
 def platform_files(firmware: FirmwareRequest) -> dict[str, bytes]:
-    """Return the application: every file of ``zephyr_app/`` that it needs, its options, its built-in
+    """Return the application: every file of ``zephyr_app/`` that it needs, its options, and its built-in
     input.
     """
     if firmware.type == "library":
@@ -83,7 +83,7 @@ def library_file(
     runtime_sources: tuple[str, ...],
     include_dirs: tuple[str, ...],
 ) -> str:
-    """``crtgen.cmake``: models and runtime as libraries of CMake."""
+    """Return ``crtgen.cmake``: models and runtime as CMake libraries."""
     is_library = firmware.type == "library"  # which has a file of definitions
     definitions = {
         "CRT_PROFILE": firmware.options.profile,

@@ -1,4 +1,4 @@
-"""A report as an HTML page: everything known about a model on boards, drawn."""
+"""A report as an HTML page: everything known about a model on boards, as drawings and tables."""
 
 from crtgen.lab.html.charts import require_charts
 from crtgen.lab.html.evidence import Claim, check_folder, collect, write_evidence

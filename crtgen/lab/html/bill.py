@@ -18,9 +18,10 @@ _LIBRARIES = {
 
 
 def bill_of_materials(model: Path, image: Path, toolchain: Toolchain, libraries: Collection[str]) -> str:
-    """List the image with its SHA-256, and its parts: the model, crtgen's runtime, libraries of the compiler.
+    """List the image with its SHA-256, and its components: the model, crtgen's runtime, the compiler's
+    libraries.
 
-    The compiler is listed as a tool. ``libraries`` are the linked ones of ``_LIBRARIES``.
+    The compiler is listed as a tool. ``libraries`` are those of ``_LIBRARIES`` that are linked.
     """
     try:
         from cyclonedx.model import HashAlgorithm, HashType

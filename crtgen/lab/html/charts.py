@@ -1,7 +1,7 @@
 """The drawings of a page, as SVG by Vega-Lite, with labels for screen readers.
 
-Each is drawn twice, for a desk or paper and for a phone: letters of a drawing that shrinks with the window
-cannot be read. The page's style sheet shows one of them, and has the colours for light and for dark.
+Each is drawn twice, once for wide screens and paper and once for phones, because the text of a scaled-down
+drawing is unreadable. The page's style sheet shows one of them, and has colours for light and dark mode.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -50,7 +50,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def costs(report: Report, metric: str, title: str) -> str:
-    """Return a bar for each layer: ``metric`` is a field of ``ReportedLayer``."""
+    """Return a bar chart of the layers; ``metric`` is a field of ``ReportedLayer``."""
     rows = [
         {"layer": f"{i}. {layer.name}", "value": getattr(layer, metric), "kernel": layer.kernel}
         for i, layer in enumerate(report.layers, 1)
@@ -184,8 +184,8 @@ def pareto(levels: Sequence[Report]) -> str:
 
 
 def choices(model: str, points: Sequence[tuple[str, int, int, bool]]) -> str:
-    """Plot instructions over flash: a point is its name, bytes, instructions, and whether it is on the Pareto
-    front.
+    """Plot instructions over flash: a point has its name, bytes, instructions, and whether it is on the
+    Pareto front.
     """
     keys = ("name", "flash", "instructions", "good")
     rows = [dict(zip(keys, point, strict=True)) for point in points]

@@ -1,6 +1,6 @@
-"""Evidence about an image: facts read from it and from the generated sources, as a folder of files.
+"""Evidence about an image: facts read from the image and from the generated sources, as a folder of files.
 
-Nothing in it is a certificate. Each claim says what was looked at and what was found.
+None of it is a certificate. Each claim says what was examined and what was found.
 """
 
 import hashlib
@@ -47,7 +47,7 @@ _CONSTANT = re.compile(r"\b\w+ (?:<|<=|>|!=) ((?:\w+ \+ )?\d+|[A-Z][A-Z0-9_]+)$"
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """``holds`` is None if nothing was checked, and ``found`` then says why."""
+    """A claim; ``holds`` is None if it was not checked, and ``found`` then says why."""
 
     claim: str
     holds: bool | None
@@ -61,7 +61,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class LoopEvidence:
-    """A loop of the model's code. ``bound`` is its number of rounds, else the condition that ends it."""
+    """A loop of the model's code. ``bound`` is its number of iterations, or the condition that ends it."""
 
     where: str
     text: str

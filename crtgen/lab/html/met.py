@@ -1,4 +1,4 @@
-"""Panel of a page about a device's inputs: counts of ``crt/drift.h`` beside the reference."""
+"""Panel of a page about the inputs that a device met: the counts of ``crt/drift.h`` beside the reference."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

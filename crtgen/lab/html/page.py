@@ -1,4 +1,4 @@
-"""The page: one file of HTML that works offline and prints."""
+"""The page: a single HTML file that works offline and can be printed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,9 +34,9 @@ def render_page(
     days: Mapping[str, float | None] | None = None,
     met: Met | None = None,
 ) -> str:
-    """Return the page of a study; ``baseline`` are reports of an earlier one by board, to compare with.
+    """Return the page of a study, compared with ``baseline``, the reports of an earlier study by board.
 
-    ``met`` is what a device counted.
+    ``met`` are the counts from a device.
     """
     boards = [
         _board(on, (baseline or {}).get(on.report.board), (days or {}).get(on.report.board))
@@ -72,9 +72,9 @@ def render_page(
 
 
 def render_plan(reports: Sequence[Report]) -> str:
-    """Return the page of models as they are planned, for which nothing was built.
+    """Return the page of planned models; nothing was built for it.
 
-    Code of an archive has no plan, so only what is known of its layers is shown.
+    Code of an archive has no plan, so only the known facts about its layers are shown.
     """
     boards = []
     for report in reports:

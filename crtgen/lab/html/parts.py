@@ -1,4 +1,4 @@
-"""Building blocks of pages: drawings, tables, and the templates that show them."""
+"""Building blocks of pages: drawings, tables, and their templates."""
 
 from dataclasses import dataclass
 from functools import cache

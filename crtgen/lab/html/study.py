@@ -1,4 +1,4 @@
-"""Content of a page: a model on boards, measured and verified if they can be simulated."""
+"""Content of a page: a model on boards, measured and verified on those that can be simulated."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -30,11 +30,10 @@ __all__ = ["OnBoard", "Study", "read_baseline", "study"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OnBoard:
-    """A model on a board: measured if a simulator has it, else as planned.
+    """A model on a board: measured if a simulator supports the board, otherwise as planned.
 
-    ``levels`` are the reports at each level of optimisation, empty if nothing is measured; ``verified`` is
-    the result of its cases on a simulator of the board, else on one with the same core. ``fit`` says what it
-    takes there.
+    ``levels`` are the reports at each optimisation level, empty if nothing is measured; ``verified`` is the
+    result of its cases on a simulator of the board or of the same core. ``fit`` is its size there.
     """
 
     report: Report
@@ -58,9 +57,9 @@ class OnBoard:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Study:
-    """A model on ``boards``, how it fits every known one, and how its graph was rewritten.
+    """A model on ``boards``, how it fits every known board, and how its graph was rewritten.
 
-    ``digest`` is the SHA-256 of its file, ``time`` when all this was found out.
+    ``digest`` is the SHA-256 of its file, ``time`` the time of the study.
     """
 
     model: str
@@ -101,8 +100,8 @@ def study(
 ) -> Study:
     """Compile the model for the boards; measure and verify it on those that can be simulated.
 
-    On labelled ``data`` it is evaluated on this computer. ``load`` reads the file, ``chosen`` are the choices
-    of ``api.compile``.
+    With labelled ``data`` it is also evaluated on this computer. ``load`` reads the file, ``chosen`` are the
+    choices of ``api.compile``.
     """
     model = load(path)
     fits = Fits(model, **chosen)
@@ -152,7 +151,7 @@ def _is_simulated(board: Board) -> bool:
 def read_baseline(path: Path) -> Mapping[str, Mapping[str, Any]]:
     """Return the reports of an earlier study, as ``crtgen report --json`` printed them, by board.
 
-    Raises ``UsageError`` for a file that is none.
+    Raises ``UsageError`` for any other file.
     """
     try:
         data = json.loads(files.read_text(path, "the baseline"))

@@ -47,7 +47,7 @@ class _Failure:
 def render_sweep(
     sweep: SweepInfo, rows: Sequence[StoreRow], before: SweepInfo | None, changes: Changes | None
 ) -> str:
-    """Return the page of the rows of a sweep; ``changes`` are those since the sweep ``before``."""
+    """Return the page of a sweep's rows; ``changes`` are the differences to the sweep ``before``."""
     failures = [row for row in rows if row.state == "failed"]
     return (
         environment()

@@ -1,1 +1,1 @@
-"""Figures of models on boards, their limits, and whether outputs are right."""
+"""Figures of models on boards, their limits, and the comparison of outputs."""

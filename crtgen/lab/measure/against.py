@@ -1,4 +1,6 @@
-"""Loss of a network against another one, such as its float version, layer by layer, by the reference."""
+"""Loss of a network against another one, such as its float version, layer by layer, computed by the
+reference.
+"""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -22,7 +24,7 @@ _Axes: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Error of a value that both networks name, over all cases, as real values.
+    """Error of a value that both networks compute under the same name, over all cases, as real values.
 
     ``sqnr`` is the ratio of signal to error in decibels, ``largest`` the largest absolute error, ``range``
     the largest absolute value in the other network. ``histogram`` counts errors from -``largest`` to
@@ -45,8 +47,8 @@ class Loss:
 def losses(graph: Graph, other: Graph, cases: Sequence[ReferenceRun]) -> tuple[Loss, ...]:
     """Return the loss of every value that both networks name, in the order of ``graph``.
 
-    Shapes are equal, or one network has channels first and the other last. If ``graph`` has an activation
-    folded into an operator, the value after the activation of ``other`` is compared.
+    Shapes must be equal, except that one network may have channels first and the other last. If ``graph`` has
+    an activation folded into an operator, it is compared with the value after the activation in ``other``.
     """
     orders = [
         next(_orders(graph.values[ours].shape, other.values[theirs].shape), None)
@@ -85,9 +87,9 @@ def _loss(node: Node, name: str, quantised: Array, real: Array) -> Loss:
 
 
 def within_range(cases: Sequence[ReferenceRun], graph: Graph, other: Graph) -> tuple[ReferenceRun, ...]:
-    """Cases of ``graph`` with inputs from -1 to 1, spread over the range that either network quantises.
+    """Return cases of ``graph`` with inputs from -1 to 1 scaled to the range that either network quantises.
 
-    An input that neither quantises stays, and so does one of integers.
+    An input that neither quantises is unchanged, and so is an integer input.
     """
     ranges = [
         _range(graph, ours) or _range(other, theirs)
@@ -171,7 +173,7 @@ def _next_activation(graph: Graph, name: str) -> Activation:
 
 
 def sqnr(real: Array, quantised: Array) -> float:
-    """Return the ratio of the signal to the error in decibels; infinite where both are equal."""
+    """Return the signal-to-error ratio in decibels; infinite if both are equal."""
     wide = real.astype(np.float64)
     signal, noise = float(np.linalg.norm(wide)), float(np.linalg.norm(wide - quantised.astype(np.float64)))
     return 20 * math.log10(signal / noise) if signal and noise else math.inf if not noise else -math.inf

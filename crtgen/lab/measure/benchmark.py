@@ -1,4 +1,4 @@
-"""Figures of models on boards, and of the RPC: the output of ``crtgen bench``."""
+"""Figures of models on boards, and of the RPC, for ``crtgen bench``."""
 
 import time
 from collections.abc import Callable
@@ -25,7 +25,7 @@ BLOCK = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class RpcFigures:
-    """The RPC to a board: trivial calls per second, and bytes per second of random data, both ways."""
+    """The RPC to a board: empty calls per second, and bytes per second of random data, both ways."""
 
     board: str
     calls_per_second: float
@@ -45,11 +45,11 @@ def measure_model(
     check: Callable[[Session], object] = lambda session: None,
     layers: bool = True,
 ) -> Report:
-    """Build a standalone image for its sizes and servers for its instructions, on random input.
+    """Build a standalone image for its sizes, and servers to count instructions, with random input.
 
-    ``compiled`` is one model; ``stack`` is as in ``Options``, ``site`` tells where a real board is. ``check``
-    is called with the device before anything is measured. Where instructions are counted, those of each layer
-    are counted too, unless ``layers`` is false.
+    ``compiled`` is one model; ``stack`` is as in ``Options``, ``site`` tells how to reach a real board.
+    ``check`` is called with the device before anything is measured. If instructions can be counted, those of
+    each layer are counted too, unless ``layers`` is false.
     """
     alone = compiled.generate("standalone", stack=stack).build(toolchain=toolchain)
     server = build_server(compiled, site, stack=stack, toolchain=toolchain)
@@ -79,7 +79,9 @@ def _profiled(
 
 
 def build_for(compiled: api.Compiled, say: Callable[[str], None] = lambda text: None) -> api.Image:
-    """Return the image of a board that is not here: it compiles, and fits. Without bare metal, a library."""
+    """Return the image of a board that is not connected, to show that it compiles and fits; without bare
+    metal, a library.
+    """
     kind = "standalone" if "baremetal" in compiled.board.platforms else "library"
     platform = "baremetal" if kind == "standalone" else ""
     return compiled.generate(kind, platform=platform).build(say=say)
@@ -94,10 +96,11 @@ def profile_model(
     check: Callable[[Session], object] = lambda session: None,
     runs: int = 1,
 ) -> Report:
-    """Measure each layer as the mean of some runs, with an image that reads the timer around each.
+    """Measure each layer as the mean of some runs, with an image that reads the timer before and after each
+    layer.
 
-    Other parameters are those of ``measure_model``. Sizes are those of this image, which is larger than
-    others.
+    Other parameters are those of ``measure_model``. Sizes are those of this image, which is larger than an
+    ordinary one.
     """
     image = build_server(compiled, site, stack=stack, profile=True, toolchain=toolchain)
     with start_server(image, site) as session:
@@ -116,7 +119,9 @@ def profile_model(
 def measure_rpc(
     compiled: api.Compiled, *, toolchain: str | None = None, site: Site | None = None
 ) -> RpcFigures:
-    """Trivial calls, and a block of random bytes copied to the device, back, and compared."""
+    """Measure empty calls, and a block of random bytes that is copied to the device and back, and
+    compared.
+    """
     board = compiled.board.name
     image = compiled.generate("server", pool=2 * BLOCK).build(toolchain=toolchain)
     block = np.random.default_rng(0).integers(0, 256, BLOCK, dtype=np.uint8)

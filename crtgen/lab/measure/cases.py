@@ -45,8 +45,8 @@ _CASE_KEY = re.compile(r"case(\d+)_(?:step(\d+)_)?(?:input|output)\d+")
 class ReferenceRun:
     """One run: an array per input, an array per output, in the order of the model's interface.
 
-    It begins with a reset, unless it ``follows`` the run before. ``state`` are states before it, as a device
-    stores them, if they are not those after a reset.
+    It begins with a reset, unless it ``follows`` the previous run. ``state`` are the states before it, in the
+    device's format, if they are not those after a reset.
     """
 
     name: str
@@ -58,7 +58,7 @@ class ReferenceRun:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first element of an output that is wrong, and the number of wrong elements."""
+    """The first wrong element of an output, and the number of wrong elements."""
 
     output: str
     index: tuple[int, ...]
@@ -79,7 +79,7 @@ class Difference:
 class Inputs:
     """Arrays for consecutive runs, one per input, and a description of their source.
 
-    ``is_sequence`` says that they were given as a sequence, even of one run.
+    ``is_sequence``: they were given as a sequence, possibly of a single run.
     """
 
     runs: tuple[tuple[Array, ...], ...]
@@ -90,12 +90,12 @@ class Inputs:
 def read_inputs(
     path: Path, interfaces: Sequence[Interface], quantize: bool = False, scaling: Scaling = _AS_IT_SUITS
 ) -> Inputs:
-    """Return the inputs in a ``.npy`` or ``.npz`` file, or in one that ``read_media`` reads.
+    """Return the inputs in a ``.npy`` or ``.npz`` file, or in a file that ``read_media`` reads.
 
     An archive names them by the model's input names, as ``input0, input1 ...`` or as the first case of a file
-    of cases (``case0_input0 ...``). A single array is the single input. With ``quantize``, floats for an
-    integer input are real values: they become round(x / scale) + zero_point, saturated. Arrays with one more
-    dimension in front are a sequence of runs.
+    of cases (``case0_input0 ...``). A single array is the only input. With ``quantize``, floats for an
+    integer input are real values, which become round(x / scale) + zero_point, saturated. Arrays with an
+    additional leading dimension are a sequence of runs.
     """
     if path.suffix.lower() in MEDIA:
         return _media(path, interfaces, scaling)
@@ -125,8 +125,8 @@ def interface_of(value: Value) -> Interface:
 
 
 def runs_in_array(array: Array, interface: Interface, where: str, *, quantize: bool) -> tuple[Array, ...]:
-    """Return the only input of one run, or of one for each index of a dimension in front, as
-    ``read_inputs``.
+    """Return the only input, for one run or for each index of a leading dimension, as ``read_inputs``
+    does.
     """
     return tuple(run[0] for run in _inputs([(array, interface, where)], where, quantize).runs)
 
@@ -182,9 +182,9 @@ def _inputs(given: Sequence[tuple[Array, Interface, str]], source: str, quantize
 def read_cases(
     path: Path, inputs: Sequence[Interface], outputs: Sequence[Interface], prefix: str = ""
 ) -> tuple[ReferenceRun, ...]:
-    """Return the cases in a ``.npz`` file with keys ``caseN_inputM`` and ``caseN_outputM``, after the prefix.
+    """Return the cases in a ``.npz`` file with keys ``caseN_inputM`` and ``caseN_outputM``, after ``prefix``.
 
-    With ``caseN_stepS_inputM`` and so on a case is a sequence of runs.
+    With keys ``caseN_stepS_inputM`` and so on, a case is a sequence of runs.
     """
     loaded = _load(path)
     arrays = {k.removeprefix(prefix): a for k, a in loaded.items() if k.startswith(prefix)}
@@ -241,7 +241,7 @@ def first_runs(cases: Sequence[ReferenceRun]) -> tuple[ReferenceRun, ...]:
 
 
 def random_inputs(interfaces: Sequence[Interface], seed: int) -> tuple[Array, ...]:
-    """Uniform random inputs: the whole range of an integer type, both truth values, -1 to 1 for a float."""
+    """Return uniform random inputs: the whole range of an integer type, both booleans, -1 to 1 for floats."""
     rng = np.random.default_rng(seed)
     return tuple(_random(rng, i) for i in interfaces)
 
@@ -257,7 +257,7 @@ def _random(rng: np.random.Generator, interface: Interface) -> Array:
 
 
 def write_outputs(path: Path, interfaces: Sequence[Interface], arrays: Sequence[Array]) -> None:
-    """Write a ``.npz`` with one array per output, under the outputs' names, whatever those are."""
+    """Write a ``.npz`` with one array per output, under the outputs' names, which may be any text."""
     buffer = BytesIO()
     with ZipFile(buffer, "w") as archive:
         for interface, array in zip(interfaces, arrays, strict=True):
@@ -267,7 +267,7 @@ def write_outputs(path: Path, interfaces: Sequence[Interface], arrays: Sequence[
 
 
 def largest_outputs(cases: Sequence[ReferenceRun]) -> tuple[float, ...]:
-    """Return for each output the largest absolute value, finite, that any case expects: the scale of its
+    """Return for each output the largest finite absolute value that any case expects, the scale of its
     errors.
     """
     return tuple(max(map(_largest, arrays)) for arrays in zip(*(case.outputs for case in cases), strict=True))
@@ -283,10 +283,10 @@ def compare(
     actual: Sequence[Array],
     largest: Sequence[float],
 ) -> Difference | None:
-    """Return the first difference in the order of the interface, or None.
+    """Return the first difference, in the order of the interface, or None.
 
-    Integers have to be equal; floats may differ by ``FLOAT_TOLERANCE`` of the output's ``largest`` value, and
-    expected ones of float16 by their own rounding, too.
+    Integers must be equal; floats may differ by ``FLOAT_TOLERANCE`` times the output's ``largest`` value, and
+    expected float16 values additionally by their rounding.
     """
     for interface, want, have, scale in zip(interfaces, expected, actual, largest, strict=True):
         if want.dtype.kind == "f":

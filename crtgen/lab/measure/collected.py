@@ -1,8 +1,8 @@
-"""Samples of a running device as files for ``crtgen eval`` and for a training: a folder for each label.
+"""Samples of a running device as files for ``crtgen eval`` and for training: a folder for each label.
 
-The device sends ``crt take`` lines (``crt_field_capture``), whose offsets count the bytes of a stream. A
-pipeline's stream is cut into clips of some samples; where bytes are missing, a new clip begins, so none has a
-gap. A network without a pipeline gets a file for each whole input.
+The device sends ``crt take`` lines (``crt_field_capture``) with byte offsets into a stream. A pipeline's
+stream is cut into clips of a given length; after missing bytes a new clip begins, so no clip has a gap. A
+network without a pipeline gets a file for each complete input.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ _MOST = 1 << 28  # bytes of a clip
 
 
 def check_label(label: str) -> None:
-    """Raise ``UsageError`` for a label that cannot name a folder."""
+    """Raise ``UsageError`` for a label that cannot be the name of a folder."""
     if not label or label != Path(label).name or label.startswith("."):
         raise UsageError(
             f'--label "{label}" cannot name a folder', hint="name what is heard or seen: --label yes"
@@ -32,9 +32,9 @@ def check_label(label: str) -> None:
 
 
 class Collector:
-    """Makes clips of lines. ``length`` is in samples, or None for all that follow each other.
+    """Makes clips from lines. ``length`` is in samples, or None for all consecutive samples.
 
-    ``streams``: the model has a pipeline, which takes samples of the sensor; without one a clip is an input.
+    ``streams``: the model has a pipeline, which takes samples of the sensor; without one, a clip is an input.
     """
 
     def __init__(self, model: str, interface: Interface, streams: bool, length: int | None = None) -> None:
@@ -67,7 +67,9 @@ class Collector:
                 yield self._array(_MOST // self.sample * self.sample)
 
     def rest(self) -> Iterator[Array]:
-        """Yield what has no end yet, if a clip may have any length; what is no whole sample is dropped."""
+        """Yield the unfinished clip if clips may have any length; bytes of an incomplete sample are
+        dropped.
+        """
         whole = len(self._held) // self.sample * self.sample
         if whole and not self.nbytes:
             yield self._array(whole)
@@ -81,7 +83,7 @@ class Collector:
 
 
 def write_clip(folder: Path, array: Array) -> Path:
-    """Write a clip as the next ``NNNN.npy`` of a folder, behind those that are there."""
+    """Write a clip as the next ``NNNN.npy`` of a folder, after the existing ones."""
     taken = [int(path.stem) for path in folder.glob("*.npy") if path.stem.isdecimal()]
     path = folder / f"{max(taken, default=0) + 1:04}.npy"
     buffer = BytesIO()

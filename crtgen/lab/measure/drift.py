@@ -1,4 +1,5 @@
-"""Is what a device meets still what its model was made for? References of ``crt/drift.h``, and a decoder.
+"""Drift: does a device still meet the data for which its model was made? References of ``crt/drift.h``, and a
+decoder.
 
 A window of runs is counted in bins: elements of the input, the greatest of the scores, by how much it is the
 greatest, the entropy of the scores, and what layers have at the ends of their range. The distance of two
@@ -81,9 +82,10 @@ _TYPES = {"int8": (0, 1), "uint8": (0, 0), "int16": (1, 1), "uint16": (1, 0)}
 
 @dataclass(frozen=True, slots=True)
 class DriftWindow:
-    """Report of a device: whole windows, those beyond a limit, the last one's distances, counts since.
+    """Report of a device: the number of complete windows and of those beyond a limit, the last distances, the
+    counts since.
 
-    ``lasting`` of the last sixteen windows were unusual: seven are an alarm.
+    ``lasting`` of the last sixteen windows were unusual; seven are an alarm.
     """
 
     windows: int
@@ -98,7 +100,7 @@ class DriftWindow:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DriftLayer:
-    """A layer to watch: its name, number and offset in the arena, and its output in each of the runs."""
+    """A watched layer: its name, index and arena offset, and its output in each of the runs."""
 
     name: str
     number: int
@@ -115,13 +117,12 @@ def make_reference(
     windows: int = 1_000_000,
     consecutive: bool = True,
 ) -> DriftReference:
-    """Return the reference of a model, of first inputs and first outputs of runs on data that it was made
-    for.
+    """Return the reference of a model, from the first inputs and first outputs of runs on usual data.
 
-    Elements of up to four ``layers`` are counted that are at the ends of their type's range. The limits are
-    1.1 times the greatest distance of ``windows`` windows that are drawn from these runs, in blocks if they
-    are ``consecutive``. Raises ``UnsupportedError`` for what is not quantised, ``UsageError`` for fewer than
-    50 runs.
+    For up to four ``layers``, elements at the ends of their type's range are counted. The limits are 1.1
+    times the greatest distance of ``windows`` windows that are drawn from these runs, in blocks if they are
+    ``consecutive``. Raises ``UnsupportedError`` for a model that is not quantised, ``UsageError`` for fewer
+    than 50 runs.
     """
     x, y = info.inputs[0], info.outputs[0]
     counted = _counted(x.name, inputs[0], _SAMPLES)
@@ -163,7 +164,7 @@ def make_reference(
 def run_counts(
     reference: DriftReference, inputs: Sequence[Array], outputs: Sequence[Array]
 ) -> dict[str, Counts]:
-    """Return a device's counts, by part: a row for each run. Layers are left out."""
+    """Return the counts that a device would have, by part, with a row for each run. Layers are left out."""
     return _counts(inputs, outputs, reference.input.step, reference.scores > 0, reference.entropy)
 
 
@@ -183,7 +184,7 @@ def usual(path: Path, info: ModelInfo, plan: Plan, layers: Sequence[str] = ()) -
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UsualRuns:
-    """First inputs and first outputs; ``consecutive`` runs followed each other."""
+    """First inputs and first outputs of runs; ``consecutive``: in the order in which they happened."""
 
     inputs: list[Array]
     outputs: list[Array]
@@ -191,10 +192,10 @@ class UsualRuns:
 
 
 def usual_runs(path: Path, info: ModelInfo, graph: Graph) -> UsualRuns:
-    """Return the runs of a file: cases, a recording, or inputs alone.
+    """Return the runs in a file of cases, of a recording, or of inputs alone.
 
-    The numpy reference computes the outputs of the latter, each input by itself. Cases are consecutive, and
-    inputs alone, of a calibration for example, are in any order.
+    For inputs alone, the numpy reference computes the outputs, each input by itself. Cases are consecutive;
+    inputs alone, such as calibration data, may be in any order.
     """
     try:
         cases = read_cases(path, info.inputs, info.outputs)
@@ -209,10 +210,10 @@ def usual_runs(path: Path, info: ModelInfo, graph: Graph) -> UsualRuns:
 def usual_layers(
     info: ModelInfo, plan: Plan, names: Sequence[str], inputs: Sequence[Array]
 ) -> tuple[DriftLayer, ...]:
-    """Return the layers with these names, and what they compute of first inputs, by the numpy reference.
+    """Return the layers with these names, and their values for the first inputs, by the numpy reference.
 
-    Raises ``UsageError`` for more than four, for a name that no layer has, or one that leaves nothing whole
-    in the arena.
+    Raises ``UsageError`` for more than four, for a name that no layer has, or for a layer whose output is
+    never complete in the arena.
     """
     if len(names) > LAYERS:
         raise UsageError(
@@ -282,7 +283,9 @@ def _scores(outputs: Sequence[Array], entropy: Sequence[int]) -> dict[str, Count
 
 
 def block_of(parts: Sequence[Counts], runs: int) -> int:
-    """Runs of a block: twice the correlation time of what is counted, as a divisor of the window."""
+    """Return the runs of a block: twice the correlation time of the counted values, as a divisor of the
+    window.
+    """
     wanted = 2 * max(map(_correlation_time, parts))
     return next(n for n in range(1, runs + 1) if runs % n == 0 and (n >= wanted or n == runs))
 
@@ -363,13 +366,15 @@ def _number(item: Any) -> int:
 
 
 def psi(counts: Sequence[int], expected: Sequence[int]) -> float:
-    """Return the population stability index: 0 for equal shares; a common limit for a shift is 0.25."""
+    """Return the population stability index: 0 for equal distributions; 0.25 is a common limit for a
+    shift.
+    """
     have, want = (np.asarray(numbers, np.float64) + 0.5 for numbers in (counts, expected))
     have, want = have / have.sum(), want / want.sum()
     return float(((have - want) * np.log(have / want)).sum())
 
 
 def ks(counts: Sequence[int], expected: Sequence[int]) -> float:
-    """Return the statistic of Kolmogorov and Smirnov: the greatest difference of the shares up to a bin."""
+    """Return the Kolmogorov-Smirnov statistic: the greatest difference of the cumulative distributions."""
     have, want = (np.cumsum(numbers) / max(1, sum(numbers)) for numbers in (counts, expected))
     return float(np.abs(have - want).max())

@@ -40,7 +40,9 @@ _QUANTILES = (0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
 
 @dataclass(frozen=True, slots=True)
 class Classified:
-    """``confusion[i][j]`` clips of label i were taken for label j; ``auc`` of label 1, if there are two."""
+    """Result for classes: ``confusion[i][j]`` clips of label i were classified as j; ``auc`` of label 1 if
+    there are two.
+    """
 
     names: tuple[str, ...]
     confusion: tuple[tuple[int, ...], ...]
@@ -57,7 +59,7 @@ class Classified:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """The area under the curve of true over false positives: 1 if anomalies score above all else."""
+    """Result for anomalies: the area under the ROC curve, 1 if all anomalies score above all other clips."""
 
     normal: int
     anomalies: int
@@ -66,7 +68,7 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class Detected:
-    """Events that were noticed, that were not, and alarms without an event."""
+    """Result for events: detected ones, missed ones, and false alarms."""
 
     hits: int
     misses: int
@@ -80,7 +82,7 @@ class Detected:
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """Result of another threshold; ``an_hour`` is the rate of false alarms in recordings."""
+    """Result for another threshold; ``an_hour`` is the rate of false alarms in recordings."""
 
     above: float
     hits: int
@@ -91,7 +93,7 @@ class Threshold:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """A result, results for other thresholds, and the class of each clip, if there are classes."""
+    """A result, results for other thresholds, and the class of each clip if there are classes."""
 
     result: Classified | Ranked | Detected
     thresholds: tuple[Threshold, ...] = ()
@@ -127,9 +129,9 @@ class Evaluation:
 
 
 def rehearse(subject: Subject, data: Path) -> Evaluation:
-    """Evaluate zeros on the first clip of each label, for the errors and the figures of the data.
+    """Evaluate zeros for the first clip of each label, to report errors in the data early.
 
-    Commands call it before they build anything. Raises ``UsageError`` as ``evaluate``.
+    Commands call it before they build anything. Raises ``UsageError`` as ``evaluate`` does.
     """
     output = subject.output
     zeros = np.zeros(output.shape, output.dtype.numpy)
@@ -139,7 +141,7 @@ def rehearse(subject: Subject, data: Path) -> Evaluation:
 def evaluate(subject: Subject, data: Path, run: Run, first_only: bool = False) -> Evaluation:
     """Evaluate on a folder of clips, a ``.npz`` or a table of events. Raises ``UsageError`` for others.
 
-    ``first_only`` takes the first clip of each label, and the first recording of a table.
+    With ``first_only``, only the first clip of each label and the first recording of a table are used.
     """
     suffix = data.suffix.lower()
     if suffix == ".csv":
@@ -167,7 +169,7 @@ def _chosen(clips: Sequence[Clip], first_only: bool) -> Sequence[Clip]:
 def evaluate_here(
     model: api.Model, data: Path, say: api.Say = lambda text: None, names: Sequence[str] = ()
 ) -> Evaluation:
-    """Evaluate a model as this computer runs it; ``names`` are a network's labels."""
+    """Evaluate a model with the numpy reference on this computer; ``names`` are a network's labels."""
     image = model.compile("host").generate("server").build(say=say)
     with image.run(counting=False) as session:
         return evaluate(Subject.of(model, names), data, run_of(session))

@@ -1,8 +1,8 @@
-"""Black boxes and counts in a log: the lines of ``crt_field_send`` (``crt/field.h``, SPEC.md section 9).
+"""Black boxes and counts in a text log: the lines of ``crt_field_send`` (``crt/field.h``, SPEC.md section 9).
 
 A line is ``crt KIND MODEL TOTAL OFFSET BYTES CRC``: the model's name, hexadecimal numbers, and the CRC-32 of
-the text before the last space. It may follow anything, such as a time stamp, and other lines may come
-between. A device sends the same box again and again; the last one that is complete counts.
+the text before the last space. Other text, such as a time stamp, may precede it, and other lines may come
+between. A device sends the same box repeatedly; the last complete one is used.
 """
 
 import re
@@ -26,7 +26,7 @@ _BOX = b"CRTB"  # how the memory itself begins, if crt_record_dump wrote the fil
 
 @dataclass(frozen=True, slots=True)
 class FieldLine:
-    """A line: ``data`` from ``offset`` on, of ``total`` bytes."""
+    """A line: ``data`` at ``offset``, out of ``total`` bytes."""
 
     kind: str
     model: str
@@ -45,7 +45,7 @@ class FieldLog:
         self._open: dict[tuple[str, str], bytearray] = {}
 
     def take(self, line: FieldLine) -> None:
-        """Add a line. One that does not continue the one before it leaves its box incomplete."""
+        """Add a line. A line that does not continue the previous one leaves its box incomplete."""
         key = (line.kind, line.model)
         if line.offset == 0:
             self._open[key] = bytearray()
@@ -61,7 +61,7 @@ class FieldLog:
 def read_field_log(path: Path, model: str) -> FieldLog:
     """Read a log, or the memory of a black box of ``model`` that ``crt_record_dump`` wrote.
 
-    Raises ``UsageError`` if there is no complete black box in it.
+    Raises ``UsageError`` if it contains no complete black box.
     """
     data = files.read(path, "the log")
     log = FieldLog()

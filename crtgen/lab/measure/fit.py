@@ -1,4 +1,6 @@
-"""Fit of models on boards, their speed there, and choices that would make them fit; needs no tools."""
+"""Which boards a model fits, how fast it would run there, and which options would make it fit; needs no
+tools.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,9 +31,9 @@ def boards_for(generators: Sequence[Generator]) -> tuple[Board, ...]:
 
 @dataclass(frozen=True, slots=True)
 class FitChoice:
-    """Choices that may make a model fit: the level, memories of its parts, the pool of the server.
+    """Options that may make a model fit: the level, memories of its parts, the pool of the server.
 
-    ``feed`` is how the image arrives, as in a request.
+    ``feed`` says how the image arrives, as in a request.
     """
 
     optimize: str = "balanced"
@@ -49,14 +51,14 @@ class FitChoice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fit:
-    """A model on a board: its figures as a library, which are those in any firmware, and as a server.
+    """A model on a board: its figures as a library, which are the same in any firmware, and as a server.
 
-    ``report`` has its figures by plan, ``standalone`` those of a standalone image.
-    ``advice`` and ``server_advice`` are the options with which library and server fit; empty if there are
-    none, or none are needed. ``resident`` are the bytes of constants that an image copies to RAM, by memory,
-    ``in_flash`` the cycles without that. ``in_ram`` are the bytes of RAM that are missing for all other
-    constants, and the cycles that these would save there. ``arena`` are the bytes of the arena by memory, in
-    a standalone image, or in a library that is spread over the RAMs (``is_spread``).
+    ``report`` has its figures by plan, ``standalone`` those of a standalone image. ``advice`` and
+    ``server_advice`` are the options with which library and server fit; empty if there are none, or none are
+    needed. ``resident`` are the bytes of constants that an image copies to RAM, by memory, ``in_flash`` the
+    cycles without these copies. ``in_ram`` are the additional bytes of RAM that all other constants would
+    need, and the cycles that this would save. ``arena`` are the bytes of the arena by memory, in a standalone
+    image, or in a library that is spread over the RAMs (``is_spread``).
     """
 
     board: Board
@@ -74,12 +76,12 @@ class Fit:
 
     @property
     def is_moved(self) -> bool:
-        """True if the arena, or a part of it, is in another memory than the variables."""
+        """True if the arena or a part of it is in a different memory than the variables."""
         return bool(set(self.arena) - {self.board.data})
 
     @property
     def short(self) -> dict[str, int]:
-        """Bytes that memories of the board lack for the library, by memory."""
+        """Missing bytes by memory for the library."""
         needs = dict(self.standalone.memories)
         if needs:  # what is around the model in a standalone image is no part of it
             needs[self.board.code] -= self.standalone.flash - self.library.flash
@@ -106,7 +108,9 @@ class Fit:
 
     @property
     def seconds_range(self) -> tuple[float, float] | None:
-        """Least and greatest seconds of a run, by the cycle model and its error range on such chips."""
+        """Shortest and longest time of a run in seconds, by the cycle model and its error range on such
+        chips.
+        """
         cycles = self.report.cycles_estimated
         if cycles is None or not self.board.clock:
             return None
@@ -185,10 +189,12 @@ def _short(board: Board, needs: Mapping[str, int]) -> dict[str, int]:
 
 
 class Fits:
-    """Fits one model to boards; boards that are equal for the compiler share its work."""
+    """Fits one model to boards; boards that are equal for the compiler are compiled for once."""
 
     def __init__(self, model: api.Model, **chosen: Unpack[RequestFields]) -> None:
-        """``chosen`` are the choices of ``api.compile``, apart from those of each ``FitChoice``."""
+        """Prepare to fit a model; ``chosen`` are the choices of ``api.compile`` that are not in
+        ``FitChoice``.
+        """
         self._model = model
         self._chosen = chosen
         self._known: dict[tuple[Target, str, str], api.Compiled] = {}

@@ -1,8 +1,7 @@
-"""A network of the shape of MLPerf Tiny's keyword spotting, for selftests: its weights are drawn from a seed.
+"""A network with the shape of MLPerf Tiny's keyword spotting, for selftests; its weights are pseudorandom.
 
-The shape is that of the benchmark's reference model: a convolution of 10 x 4, four times one of 3 x 3 by
-channel and one of 1 x 1, an average, twelve classes. Its outputs mean nothing; they are exact,
-or they are not.
+The shape is that of the benchmark's reference model: a 10 x 4 convolution, four times a 3 x 3 depthwise and a
+1 x 1 convolution, an average, twelve classes. Its outputs have no meaning, but they must be exact.
 """
 
 from dataclasses import dataclass, field
@@ -35,7 +34,7 @@ _PROBABILITY = Quant.tensor(1 / 256, -128)
 
 def keywords() -> Model:
     """Return the network: ``x`` is int8[1,49,10,1], the output int8[1,12]. 22,016 weights, 2,656,768
-    products.
+    multiplications.
     """
     made = _LayerChain()
     around = Padding.same((49, 10), (10, 4), (2, 2))

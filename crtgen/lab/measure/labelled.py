@@ -1,4 +1,4 @@
-"""Data that somebody labelled: clips in folders, arrays, or recordings with times of events."""
+"""Labelled data: clips in folders, arrays, or recordings with times of events."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ NORMAL = "normal"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Clip:
-    """A recording or a picture of one thing, as a file or an array, and the number of its label."""
+    """A labelled sample, as a file or an array, and the index of its label."""
 
     data: Path | Array
     label: int
@@ -29,15 +29,15 @@ class Clip:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A recording in which something happens at times: from and to, in seconds."""
+    """A recording with the times of its events: start and stop, in seconds."""
 
     path: Path
     events: tuple[tuple[float, float], ...]
 
 
 def read_clips(folder: Path, names: Sequence[str], hint: str = "") -> list[Clip]:
-    """Return the clips in folders that are called as the labels. Raises ``UsageError`` for other folders or
-    none.
+    """Return the clips in folders that are named after the labels. Raises ``UsageError`` if other folders or
+    no clips are found.
     """
     folders = sorted(path for path in folder.iterdir() if path.is_dir())
     for path in folders:
@@ -60,7 +60,9 @@ def read_clips(folder: Path, names: Sequence[str], hint: str = "") -> list[Clip]
 
 
 def read_arrays(path: Path, count: int | None) -> list[Clip]:
-    """Return the rows of ``x`` with the numbers in ``y`` as labels, below ``count``, of a ``.npz``."""
+    """Return the rows of ``x`` in a ``.npz``, labelled by the indices in ``y``, which must be below
+    ``count``.
+    """
     hint = "numpy.savez with x [N, ...] and y [N] of integers from 0 on"
     held = arrays.read_arrays(path, "the data", hint, needed=("x", "y"))
     x, y = held["x"], held["y"]
@@ -79,7 +81,7 @@ def read_recordings(path: Path) -> list[Recording]:
     """Return the rows ``file,start,stop`` of a table, in seconds; a file without events has a row without
     times.
 
-    Files are named from the table's folder. Raises ``UsageError`` with the row that is wrong.
+    File names are relative to the table's folder. Raises ``UsageError`` with the row that is wrong.
     """
     found: dict[Path, list[tuple[float, float]]] = {}
     for number, row in enumerate(read_table(path, "the table"), 1):

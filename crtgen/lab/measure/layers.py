@@ -1,4 +1,4 @@
-"""Layer-by-layer comparison of a device with the reference."""
+"""Compares a device with the reference, layer by layer."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -24,9 +24,9 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """The first element of a layer's output that is not as expected, and how many are not.
+    """The first wrong element of a layer's output, and the number of wrong elements.
 
-    ``steps`` is by how much: quantisation steps of integers, units in the last place of floats.
+    ``steps`` is the size of the error: quantisation steps for integers, units in the last place for floats.
     """
 
     index: tuple[int, ...]
@@ -46,7 +46,7 @@ class Wrong:
 
 @dataclass(frozen=True, slots=True)
 class LayerVerdict:
-    """A value that a layer computes, and where it first differs from the reference, if it does."""
+    """A value that a layer computes, and its first difference from the reference, if any."""
 
     layer: str
     kernel: str
@@ -63,8 +63,8 @@ def verify_layers(
     cases: Sequence[ReferenceRun],
     say: Callable[[str], None] = lambda text: None,
 ) -> tuple[LayerVerdict, ...]:
-    """Compare each layer's output in the last of these cases with the reference; each case follows the one
-    before.
+    """Compare each layer's output in the last of these cases with the reference; each case follows the
+    previous one.
 
     The reference computes the rewritten graph. Only the last output of a loop over rows exists, and only the
     result of control flow.
@@ -147,7 +147,9 @@ def _outputs(plan: Plan, step: Step) -> Iterator[tuple[str, ArenaSlot]]:
 
 
 def compare_values(expected: Array, actual: Array) -> Wrong | None:
-    """Integers have to be equal, floats near to each other: within 1e-5 of the largest that is expected."""
+    """Return the first difference. Integers must be equal; floats may differ by 1e-5 of the largest expected
+    value.
+    """
     differ = expected != actual
     if expected.dtype.kind == "f":
         both = np.isnan(expected) & np.isnan(actual)

@@ -1,6 +1,7 @@
 """The lock: a committed file of what was generated and measured for each model on each board.
 
-A budget is a limit that somebody sets; the lock is the last state. ``crtgen check`` holds models to both.
+A budget is a limit that somebody sets; the lock is the last state. ``crtgen check`` compares models with
+both.
 """
 
 import json
@@ -53,7 +54,7 @@ instruction.
 class LockEntry:
     """A model on a board: ``figures`` by metric, ``layers`` instructions by layer.
 
-    ``digest`` is that of the project of a server, which holds everything generated. Equal digests and
+    ``digest`` is that of a server project, which contains everything generated. Equal digests and
     ``toolchain`` mean equal figures. ``proof`` is the digest of everything that a proof of its image depends
     on; empty without one. ``quality`` is the result of ``evaluate`` on the model's labelled data.
     """
@@ -81,19 +82,20 @@ class LockEntry:
 class Lock:
     """All entries of a file, and the tolerance by which a figure may exceed the locked one.
 
-    Compilers give the same model different figures. A team that has several keeps an entry for each.
+    The same model has different figures with different compilers. A team with several compilers keeps an
+    entry for each.
     """
 
     entries: tuple[LockEntry, ...] = ()
     tolerance: float = TOLERANCE
 
     def find(self, key: tuple[str, str, str], toolchain: str) -> LockEntry | None:
-        """Return the entry of a model, board and level: this toolchain's, or else another's."""
+        """Return the entry of a model, board and level: this toolchain's, or else that of another."""
         found = [entry for entry in self.entries if entry.key == key]
         return next((entry for entry in found if entry.toolchain == toolchain), found[-1] if found else None)
 
     def updated(self, measured: Sequence[LockEntry]) -> "Lock":
-        """Replace the entries of these models, boards and levels by the same toolchains."""
+        """Return the lock with the entries of these models, boards, levels and toolchains replaced."""
         table = {(*entry.key, entry.toolchain): entry for entry in (*self.entries, *measured)}
         return replace(self, entries=tuple(table[key] for key in sorted(table)))
 
@@ -131,9 +133,9 @@ def source_of(compiled: api.Compiled) -> tuple[str, str]:
 
 
 def lock_entry(compiled: api.Compiled) -> LockEntry:
-    """Measure on a simulator or this computer, or on a simulated board with the same core.
+    """Measure on a simulator, on this computer, or on a simulated board with the same core.
 
-    For a board that is not connected, the image is built; without such a simulator, time is the plan's
+    For a board that is not connected, the image is built; if no simulator has its core, time is the plan's
     estimate.
     """
     digest, toolchain = source_of(compiled)
@@ -246,7 +248,7 @@ def _written(entry: LockEntry) -> dict[str, Any]:
 
 
 def write_lock(path: Path, lock: Lock) -> None:
-    """Write the file, equal locks as equal bytes; ``UsageError`` if that cannot be."""
+    """Write the file; equal locks give equal bytes. Raises ``UsageError`` if it cannot be written."""
     data = {
         "version": VERSION,
         "tolerance": lock.tolerance,

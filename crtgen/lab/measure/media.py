@@ -1,4 +1,4 @@
-"""Inputs as people have them: pictures, sound, tables. They become real numbers as a model reads them."""
+"""Inputs in common file formats: pictures, sound, tables. They become the real values that a model reads."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,17 +23,16 @@ MEDIA = (*PICTURES, *_SOUNDS, ".csv")
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """Conversion of a pixel to a real value: (pixel - ``mean``) / ``std``; None selects values that suit the
-    input.
-    """
+    """Conversion of a pixel to a real value: (pixel - ``mean``) / ``std``; None means to suit the input."""
 
     mean: float | None = None
     std: float | None = None
 
     def of(self, interface: Interface) -> tuple[float, float]:
-        """Mean and deviation: as given, or such that pixels fill the range of a quantised input.
+        """Return mean and deviation: the given ones, or those with which pixels fill the range of a quantised
+        input.
 
-        Of other inputs the range is 0 to 1.
+        Other inputs have the range 0 to 1.
         """
         mean, std = 0.0, 255.0
         quant = interface.quant
@@ -46,8 +45,8 @@ class Scaling:
 def read_media(path: Path, interface: Interface, scaling: Scaling) -> tuple[list[Array], str]:
     """Read float32 arrays for one or several runs; also return a sentence on how they were converted.
 
-    A picture is resized to the input, grey for one channel. Sound is mixed to one channel and cut into runs
-    as long as the input, of int16 for an input of plain int16. Each row of a table is a run, or the whole
+    A picture is resized to the input, in grey for one channel. Sound is mixed to one channel and cut into
+    runs as long as the input; it is int16 for a plain int16 input. Each row of a table is a run, or the whole
     table is one. Raises ``UsageError``.
     """
     if path.suffix.lower() == ".csv":

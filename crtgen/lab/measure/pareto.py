@@ -18,9 +18,7 @@ def front(results: Sequence[Report]) -> tuple[bool, ...]:
 
 
 def undominated(costs: Sequence[tuple[float, ...]]) -> tuple[bool, ...]:
-    """Return for each point whether no other one is at most as large in every coordinate and smaller in
-    one.
-    """
+    """Return for each point True unless another one is no larger in every coordinate and smaller in one."""
     return tuple(not any(_dominates(other, mine) for other in costs) for mine in costs)
 
 
@@ -29,7 +27,7 @@ def _dominates(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
 
 
 def plot(results: Sequence[Report]) -> str:
-    """Plot instructions upwards, flash to the right; each point has the name of its level."""
+    """Plot instructions upwards and flash to the right; each point has the name of its level."""
     counts, flashes, _ = zip(*map(_costs, results), strict=True)
     rows = [""] * _HEIGHT
     for flash, count, level in sorted(zip(flashes, counts, (r.optimize for r in results), strict=True)):

@@ -1,8 +1,8 @@
-"""Power of a computing board, from an instrument's recording.
+"""Power of a running board, from an instrument's recording.
 
 Formats are ``.jls`` and CSV of a Joulescope, ``.ppk2`` and CSV of Nordic's Power Profiler Kit II, and
-``power_summary.csv`` of Ambiq's hpx. The whole file counts: select the part in which the model runs before
-exporting.
+``power_summary.csv`` of Ambiq's hpx. The mean is over the whole file: before exporting, select the part in
+which the model runs.
 """
 
 import re
@@ -28,7 +28,7 @@ _COLUMN = re.compile(r"^#?\s*(current|voltage|power)\s*(?:[\[(]?\s*([mnuµ]?)[AV
 def mean_power(path: Path, volts: float | None = None) -> float:
     """Return the mean power of a recording, in watts; ``volts`` is needed if it has only currents.
 
-    Raises ``UsageError`` for another kind of file, for one without samples, or if ``volts`` is needed.
+    Raises ``UsageError`` for another kind of file, for one without samples, or if ``volts`` is missing.
     """
     with budget.spending(str(path)) as spent:
         if not path.exists():

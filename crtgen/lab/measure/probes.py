@@ -1,4 +1,4 @@
-"""Loops in assembly that a selftest measures, and what they take by the model of the core and its flash."""
+"""Assembly loops that a selftest measures, and their cost by the model of the core and its flash."""
 
 from dataclasses import asdict, dataclass
 
@@ -29,7 +29,7 @@ _LOADS = 8
 class Probe:
     """A loop of ``rounds`` over ``words`` that are read, or over a repeated instruction.
 
-    ``constant`` words are in flash. Without rounds it is no loop.
+    ``constant`` words are in flash. Without rounds it is straight-line code.
     """
 
     name: str
@@ -104,7 +104,9 @@ def symbol(probe: Probe) -> str:
 
 
 def expected(probe: Probe, board: Board, *, waits: bool) -> Expected:
-    """Return the cost of one operation of a probe; ``waits``: with the flash of the board's file."""
+    """Return the expected cost of one operation of a probe; with ``waits``, including those of the board's
+    flash.
+    """
     routine, pipeline = _routine(probe), pipeline_of(board.core)
     runs = routine.runs()
     instructions = runs.instructions / probe.count

@@ -1,7 +1,7 @@
-"""A float network of ONNX quantised by ONNX Runtime's own quantiser, and what that costs in accuracy.
+"""Quantises a float ONNX network with ONNX Runtime's own quantiser, and measures the loss of accuracy.
 
-The arithmetic is ONNX Runtime's. Ours are the choices: int8 for activations, symmetric int8 per channel for
-weights, ranges from the least to the greatest number that the calibration data make.
+The arithmetic is ONNX Runtime's. The choices are ours: int8 activations, symmetric int8 weights per channel,
+and ranges from the smallest to the largest value in the calibration data.
 """
 
 import logging
@@ -39,7 +39,7 @@ _MOST_PLACES = 1024
 
 @dataclass(frozen=True, slots=True)
 class LayerError:
-    """Error of a tensor of the quantised network against the float one, over all cases.
+    """Error of a tensor in the quantised network against the float network, over all cases.
 
     ``node`` and ``operator`` compute the tensor; ``sqnr`` is the ratio of signal to error in decibels.
     """
@@ -52,11 +52,11 @@ class LayerError:
 
 @dataclass(frozen=True, slots=True)
 class LostPart:
-    """Places of an output where quantisation leaves almost no information.
+    """A range of an output in which quantisation leaves almost no information.
 
-    They go from ``first`` to before ``end`` of the ``length`` along ``axis``. ``values`` is the number of
-    different values that the quantised network gives there, in all cases together. ``concat`` names the
-    Concat that joins them with larger numbers under one scale, empty if there is none.
+    It is from ``first`` up to ``end``, exclusive, of the ``length`` along ``axis``. ``values`` is the number
+    of different values that the quantised network produces there, over all cases. ``concat`` names the Concat
+    that joins them with larger values under one scale, empty if there is none.
     """
 
     output: str
@@ -79,9 +79,9 @@ class Quantised:
     """Agreement of the first outputs of both networks over the calibration cases.
 
     ``largest`` is the greatest difference, relative to the largest absolute value of the float network;
-    ``same`` is the share of cases with the same greatest element. ``layers`` are in order of their ``sqnr``,
-    worst first. ``lost`` are parts of outputs that one common scale would ruin; where a Concat is named, it
-    stays float32 and the figures are without that loss.
+    ``same`` is the fraction of cases with the same greatest element. ``layers`` are in order of their
+    ``sqnr``, worst first. ``lost`` are parts of outputs that a single scale would ruin; where a Concat is
+    named, it stays float32 and the figures do not include that loss.
     """
 
     cases: int
@@ -93,10 +93,10 @@ class Quantised:
 
 
 def quantize(model: Path, calibrate: Path, output: Path) -> Quantised:
-    """Write ``output``, the model with integers; ``calibrate`` has inputs, as ``run`` takes them.
+    """Write the quantised model to ``output``; ``calibrate`` has inputs, in the formats that ``run`` accepts.
 
-    An input with one more dimension in front has a case for each of them. Raises ``UsageError`` where the
-    model or the data do not serve.
+    An input with an additional leading dimension has a case for each of its indices. Raises ``UsageError`` if
+    the model or the data are not suitable.
     """
     if model.suffix != ".onnx" or output.suffix != ".onnx":
         raise UsageError(
@@ -149,11 +149,11 @@ def _inputs(model: Path) -> list[str]:
 
 
 def onnx_runtime() -> Any:
-    """Load ONNX Runtime without its telemetry, which is on by default. Raises ``UsageError`` if it is not
+    """Import ONNX Runtime without its telemetry, which is on by default. Raises ``UsageError`` if it is not
     installed.
 
-    From 1.29 on it sends what it runs to Microsoft, and keeps an identifier in the cache, unless this
-    variable is set before it is loaded: ``disable_telemetry_events`` comes too late.
+    From version 1.29 on it reports usage to Microsoft, and stores an identifier in the cache, unless this
+    variable is set before it is imported: ``disable_telemetry_events`` comes too late.
     """
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     try:

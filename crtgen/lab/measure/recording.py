@@ -1,4 +1,4 @@
-"""The black box of a model: a device's record of its last runs, as cases and as SDS files.
+"""The black box of a model: a device's record of its last runs, converted to cases and to SDS files.
 
 The memory layout is that of ``crt/record.h``, SPEC.md section 9.
 """
@@ -25,10 +25,10 @@ _MAGIC = 0x42545243
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordedRun:
-    """A run: its number since the device was switched on, inputs, and outputs, none if it did not end.
+    """A run: its number since power-on, its inputs, and its outputs, which are empty if it did not end.
 
-    It ``follows`` the run before it in a recording. ``state`` is what lived from run to run before it, where
-    the run follows none.
+    It ``follows`` the run before it in a recording. If it follows none, ``state`` are the model's states
+    before it.
     """
 
     number: int
@@ -74,7 +74,7 @@ def read_memory(data: bytes, info: ModelInfo, runs: int, state_bytes: int) -> tu
 
 
 def runs_of(data: bytes, info: ModelInfo) -> int:
-    """Return how many runs a black box of this size has room for."""
+    """Return the number of runs for which a black box of this size has room."""
     sizes = [-(-i.nbytes // 4) * 4 for i in (*info.inputs, *info.outputs)]
     states = -(-info.state // 4) * 4
     return max(0, len(data) - _HEAD.size - 2 * states) // (_RUN.size + sum(sizes))
@@ -90,9 +90,9 @@ def _arrays(data: bytes, at: int, interfaces: Sequence[Interface], sizes: Sequen
 
 
 def write_recording(path: Path, info: ModelInfo, runs: Sequence[RecordedRun]) -> None:
-    """Cases as ``crtgen verify`` and ``crtgen replay`` read them: those that follow each other are one.
+    """Write cases for ``crtgen verify`` and ``crtgen replay``; consecutive runs form one case.
 
-    Of a run that did not end, ``unfinished_input0`` and so on are the inputs.
+    The inputs of a run that did not end are stored as ``unfinished_input0`` and so on.
     """
     arrays: dict[str, Array] = {}
     case, step = -1, 0
@@ -112,10 +112,10 @@ def write_recording(path: Path, info: ModelInfo, runs: Sequence[RecordedRun]) ->
 
 
 def write_sds(folder: Path, info: ModelInfo, runs: Sequence[RecordedRun]) -> list[Path]:
-    """Return a file for each input and output in Arm's SDS format: records of u32 time, u32 bytes, and the
+    """Write a file for each input and output in Arm's SDS format: records of u32 time, u32 size, and the
     bytes.
 
-    The time is the number of the run. Beside each is a description in YAML:
+    The time is the number of the run. Each file has a YAML description beside it:
     https://github.com/ARM-software/SDS-Framework
     """
     written = []

@@ -1,6 +1,6 @@
-"""Self-test of a board: measurements that owners of real boards can send us.
+"""Self-test of a board: measurements that owners of real boards can contribute.
 
-One image has a network and test loops, each as a model of its own, and the server times them.
+One image contains a network and test loops, each as a model of its own, and the server times them.
 """
 
 import time
@@ -62,7 +62,7 @@ _WITHOUT_FAULTS = ("rp2040js", "Unicorn")
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check: its subject, its result, and whether that is as it should be (None: no verdict)."""
+    """A check: its subject, its result, and whether the result is as expected (None: no verdict)."""
 
     name: str
     value: float | str | None
@@ -78,7 +78,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Selftest:
-    """Results of a board. ``simulated`` names the simulator; empty for hardware."""
+    """Results for a board. ``simulated`` names the simulator; empty for hardware."""
 
     board: str
     summary: str
@@ -147,8 +147,8 @@ def run_selftest(session: Session, board: Board, simulated: str, seen_by: str = 
 
 
 def run_rates(board: Board, site: Site, say: Callable[[str], None] = lambda text: None) -> tuple[Check, ...]:
-    """Return the serial port at further rates: an image for each that the UART reaches, and bytes there and
-    back.
+    """Test the serial port at other rates: one image for each rate that the UART reaches, and bytes sent both
+    ways.
     """
     found = []
     for rate in _RATES:
@@ -168,7 +168,7 @@ def run_rates(board: Board, site: Site, say: Callable[[str], None] = lambda text
 
 
 def run_watchdog(image: Image, board: Board, site: Site) -> Check:
-    """Firmware that hangs, in a session of its own: the watchdog has to end it within seconds."""
+    """Run firmware that hangs, in a session of its own: the watchdog must end it within seconds."""
     if board.watchdog is None:
         return Check("watchdog", None, "", None, "the board's file names none that crtgen has a driver for")
     simulator = board.simulator if site.is_simulated(board) else ""
@@ -179,7 +179,7 @@ def run_watchdog(image: Image, board: Board, site: Site) -> Check:
 
 
 def watchdog(session: Session) -> Check:
-    """Run an endless loop with the watchdog on, and check that it ends in a fault report or a restart."""
+    """Run an endless loop with the watchdog on, and check that it ends with a fault report or a restart."""
     start = time.monotonic()
     try:
         _end(session, 1)

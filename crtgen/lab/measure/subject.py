@@ -1,4 +1,4 @@
-"""The subject of an evaluation: a pipeline or a network, and the way from data to its runs and scores."""
+"""The subject of an evaluation: a pipeline or a network, and how data become its runs and scores."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ _AS_IT_SUITS = Scaling()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subject:
-    """A model that is evaluated: a pipeline, or a network with output ``names``.
+    """A model under evaluation: a pipeline, or a network with output ``names``.
 
     ``scaling`` converts the pixels of a picture to the real inputs of a network.
     """
@@ -39,7 +39,9 @@ class Subject:
 
     @classmethod
     def of(cls, model: api.Model, names: Sequence[str] = (), scaling: Scaling = _AS_IT_SUITS) -> "Subject":
-        """Raises ``UsageError`` for a pipeline that does not decide on scores, and for other names."""
+        """Return the subject. Raises ``UsageError`` for a pipeline that does not decide on scores, and for
+        other names.
+        """
         pipeline = model.pipeline
         if pipeline is None:
             if len(model.inputs) != 1:
@@ -85,7 +87,7 @@ class Subject:
 
     @property
     def is_anomaly(self) -> bool:
-        """True if its score says how unusual an input is; for networks, if they reproduce their input."""
+        """True if its score tells how unusual an input is; a network does this if it reproduces its input."""
         if self.pipeline is not None:
             return self.pipeline.decision is not None and bool(self.pipeline.decision.anomaly)
         return self.output.elements == self.model.inputs[0].elements

@@ -1,4 +1,6 @@
-"""Tests on three targets: this computer, an emulator, a real board; and their results as JUnit XML."""
+"""Tests on three kinds of target (this computer, an emulator, a real board), and their results as JUnit
+XML.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -31,7 +33,7 @@ class TargetOutcome:
     """Result of a model on a board: ``verdicts``, the ``error`` that ended it, or the reason why it was
     skipped.
 
-    ``stand_in`` is the board of the emulator that ran it, if the board is not connected.
+    ``stand_in`` is the emulated board that was used instead, if the board is not connected.
     """
 
     model: str
@@ -83,9 +85,9 @@ def verify_on(
 ) -> TargetOutcome:
     """Build a server for a board, run it there and verify it; an error is part of the outcome.
 
-    A real board that is not connected, or any with ``site.simulate``, is simulated. If nothing simulates it,
-    its own image is built, and an emulator with the same core runs the same kernels. ``load`` reads the file,
-    ``chosen`` are the choices of ``api.compile``.
+    A real board that is not connected is simulated, as is any board with ``site.simulate``. If nothing
+    simulates it, its own image is built, and an emulator with the same core runs the same kernels. ``load``
+    reads the file, ``chosen`` are the choices of ``api.compile``.
     """
     wanted = find_board(board)
     absent = site.port is None and not is_connected(wanted, site.hardware_map)
@@ -113,7 +115,7 @@ def verify_on(
 def junit(outcomes: Sequence[TargetOutcome]) -> bytes:
     """Return the outcomes as JUnit XML: a suite for each model on each board, a test for each case.
 
-    It is XML whatever devices and files say: their text is ``printable``.
+    Text from devices and files is made ``printable``, so the result is always valid XML.
     """
     root = ElementTree.Element("testsuites", name="crtgen")
     for outcome in outcomes:

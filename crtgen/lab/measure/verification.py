@@ -31,7 +31,7 @@ _STEPS = 4
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A case and the first difference of the device's output, if there is one."""
+    """A case, and the first difference in the device's output, if any."""
 
     case: str
     difference: Difference | None
@@ -48,9 +48,9 @@ def cases_of(
     """Return cases for each model of an image, by its name.
 
     They come from the file ``expect``, in which cases of several models are called ``<model>.case0_...``.
-    Without one, they are ``count`` random inputs, whose outputs the numpy reference of the model ``source``
-    computes: sequences of four runs for a model with states; for a ``sliding`` one, windows over a random
-    signal from its start until four of them are full.
+    Without that file, they are ``count`` random inputs, whose outputs the numpy reference computes from the
+    model ``source``: sequences of four runs for a model with states; for a ``sliding`` one, windows over a
+    random signal from its start until four of them are full.
     """
     found = {}
     for info in models:
@@ -71,7 +71,7 @@ def verify(
     say: Callable[[str], None] = lambda text: None,
     sliding: Sliding | None = None,
 ) -> tuple[Verdict, ...]:
-    """Run cases of every model of an image on a device and compare; see ``cases_of``."""
+    """Run cases of every model of an image on a device and compare the outputs; see ``cases_of``."""
     return verify_cases(session, cases_of(session.models, source, expect, cases, sliding), say)
 
 

@@ -1,8 +1,8 @@
-"""Addresses of results: digests of everything that a result depends on. That is the content of files,
+"""Addresses of results: digests of everything that a result depends on. These are the content of files,
 crtgen's own code, and the tools of this computer.
 
-A tool is named by a text: ``gcc``, ``zig`` and ``cc`` are compilers, ``qemu``, ``rp2040js`` and ``zephyr``
-are themselves, ``codegen:NAME...`` is an external code generator.
+A tool is identified by a text: ``gcc``, ``zig`` and ``cc`` are compilers, ``qemu``, ``rp2040js`` and
+``zephyr`` are themselves, ``codegen:NAME...`` is an external code generator.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ def toolchain_text(versions: Mapping[str, str]) -> str:
 
 
 def tool_version(tool: str) -> str:
-    """Return a text that changes with the tool's version; the reason if the tool cannot be used."""
+    """Return a text that changes with the tool's version, or the reason why the tool cannot be used."""
     try:
         if tool.startswith(_CODEGEN):
             return read_generator(tool.removeprefix(_CODEGEN)).version()

@@ -18,9 +18,10 @@ class Bench(WorkerPlugin):  # type: ignore[misc]  # Dask's has no types
 
 
 def dask_setup(worker: Worker) -> None:
-    """Dask calls it in the process of a worker, whose end is a matter of the process that started it.
+    """Called by Dask in the process of a worker.
 
-    An interrupt from the keyboard goes to all processes: this one leaves it to that one.
+    A keyboard interrupt reaches all processes; a worker ignores it, since the process that started it also
+    ends it.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 

@@ -1,4 +1,4 @@
-"""Differences between two sweeps, and their cause: the model, its options, crtgen, or the tools."""
+"""Differences between two sweeps, and their causes: the model, its options, crtgen, or the tools."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -20,10 +20,10 @@ _NOISE = 0.0001
 
 @dataclass(frozen=True, slots=True)
 class JobChange:
-    """A job whose figures or success changed; ``figures`` are metric, before, now.
+    """A job whose figures or success changed; each of ``figures`` is metric, before, now.
 
-    ``blame`` says which of its inputs changed. ``same_code`` says that the generated code is the same, so
-    that tools or measurement are the cause.
+    ``blame`` names the inputs that changed. ``same_code``: the generated code is the same, so tools or
+    measurement are the cause.
     """
 
     model: str
@@ -51,7 +51,7 @@ class JobChange:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Two sweeps compared: jobs that only one has, reasons of repeated jobs, and their results."""
+    """Comparison of two sweeps: jobs that only one has, why jobs were repeated, and their results."""
 
     new: int
     gone: int
@@ -95,7 +95,7 @@ def _change(a: StoreRow, b: StoreRow) -> JobChange | None:
 
 
 def is_same(metric: str, a: float | None, b: float | None) -> bool:
-    """Return whether two values of a figure are equal within the accuracy of its measurement."""
+    """Return True if two values of a figure are equal within the accuracy of its measurement."""
     if metric != "instructions" or a is None or b is None:
         return a == b
     return abs(a - b) <= max(_NOISE * a, RESOLUTION)

@@ -1,8 +1,8 @@
 """Gives jobs to the workers of a Dask cluster, and collects their outcomes.
 
-Few jobs are with the cluster at a time, two for each worker: the scheduler's memory does not grow with the
-sweep, and a worker that dies takes hardly another job with it. Jobs that need a board of their own kind wait
-in a separate lane, so that a slow board delays nobody else.
+At any time only a few jobs are with the cluster, two for each worker, so that the scheduler's memory does not
+grow with the sweep, and a worker that dies takes hardly another job with it. Jobs that need a board of their
+own kind wait in a separate queue, so that a slow board delays no others.
 """
 
 import time
@@ -43,7 +43,7 @@ Workers = Mapping[str, Mapping[str, Any]]
 
 @dataclass(slots=True, eq=False)
 class _Attempt:
-    """A task in progress: the workers that ``tried`` it, where it may go now, and its last outcome."""
+    """A task in progress: the workers that ``tried`` it, where it may go next, and its last outcome."""
 
     task: Task
     lane: str
@@ -218,7 +218,7 @@ def run_tasks(
     done: Done,
     function: Function | None = None,
 ) -> None:
-    """Run every task once and hand over the outcomes in portions.
+    """Run every task once and pass on the outcomes in batches.
 
     ``contents`` are the files of jobs by digest. ``function`` replaces ``perform``. Raises
     ``LinkClosedError`` if the scheduler goes away.

@@ -34,7 +34,7 @@ _PART = 10_000
 
 
 def check_export(path: Path) -> None:
-    """Refuse a file that cannot be written later: of another kind, in no directory, without the package."""
+    """Refuse a file that cannot be written later: an unknown kind, a missing directory, a missing package."""
     if path.suffix not in FORMATS:
         raise UsageError(
             f"{path.suffix or 'no suffix'} is not a format for tables",
@@ -47,7 +47,7 @@ def check_export(path: Path) -> None:
 
 
 def export(rows: Iterable[StoreRow], path: Path) -> None:
-    """Write the table; its kind is that of the file's name. Layers are left to the store."""
+    """Write the table in the format of the file's suffix. Layers stay in the store only."""
     beside = path.with_name(f".{path.name}{files.LEFTOVER}")
     write = _write_parquet if path.suffix == ".parquet" else _write_csv
     write(map(_cells, rows), beside)

@@ -1,4 +1,4 @@
-"""Workers and the boards on their benches, as Dask knows them: one worker process for each board."""
+"""Workers and their boards in Dask's terms: one worker process for each board."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ _LOG_LEVEL = logging.CRITICAL
 
 
 def resource(board: str) -> str:
-    """Return a board's name as a Dask resource, of which a worker has one."""
+    """Return a board's name as a Dask resource, of which its worker has one."""
     return f"board.{board}"
 
 
@@ -82,9 +82,9 @@ def _apart() -> Iterator[None]:
 
 @contextmanager
 def local_cluster(workers: int, units: Sequence[LocalBoard] = ()) -> Iterator["Client"]:
-    """Start a scheduler and workers on this computer for the duration of the context.
+    """Run a scheduler and workers on this computer within the context.
 
-    Secret keys keep other users of the computer from sending them code.
+    Secret keys prevent other users of the computer from sending them code.
     """
     distributed = _distributed()
     with _apart():
@@ -133,7 +133,7 @@ def _unreachable(scheduler: str) -> LinkTimeoutError:
 
 
 def serve(scheduler: str, units: Sequence[LocalBoard], workers: int) -> None:
-    """Run workers of a scheduler until it ends: one per board, and ``count`` without one."""
+    """Run workers of a scheduler until it ends: one per board, and ``workers`` without a board."""
     logging.getLogger("distributed").setLevel(_LOG_LEVEL)
     distributed = _distributed()
     with _apart():

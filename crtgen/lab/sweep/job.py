@@ -1,4 +1,4 @@
-"""A job of a sweep: one model for one board with one choice of options, as a value; and what came of it."""
+"""A job of a sweep, as a value: a model, a board and a choice of options; and its outcome."""
 
 import json
 import os
@@ -35,7 +35,7 @@ KIND = "model"
 class JobOptions:
     """Options that may differ between jobs of one model and board; names and values are those of commands.
 
-    ``toolchain`` is empty for the first one that is found.
+    ``toolchain`` empty means the first one that is found.
     """
 
     # written by tools/options.py
@@ -66,11 +66,11 @@ def _text(value: Any) -> str:
 class Job:
     """A model, called ``model`` after its file, for a board.
 
-    Files are named by the SHA-256 of their contents: the model's ``source``, its ``expect``ed cases and the
-    file of an ``own_board``, the last two empty if there are none. Without expected cases ``cases`` random
-    inputs are verified against the reference. ``stack`` is in bytes. ``simulate`` prefers a simulator to a
-    connected board. On a real board whose firmware has slots the model goes into the slot ``push``. ``trust``
-    is the digest of an archive whose code may run; it is no part of the address.
+    Files are identified by the SHA-256 of their contents: the model's ``source``, its ``expect``ed cases and
+    the file of an ``own_board``; the last two are empty if there are none. Without expected cases, ``cases``
+    random inputs are verified against the reference. ``stack`` is in bytes. ``simulate`` prefers a simulator
+    to a connected board. On a real board whose firmware has slots, the model goes into the slot ``push``.
+    ``trust`` is the digest of an archive whose code may run; it is not part of the address.
     """
 
     model: str
@@ -90,7 +90,7 @@ class Job:
         return tuple(filter(None, (self.source, self.expect, self.own_board)))
 
     def tools(self, target: Board) -> tuple[str, ...]:
-        """Return the tools on which its figures on a board depend, beside crtgen; see
+        """Return the tools that affect its figures on a board, apart from crtgen; see
         ``address.tool_version``.
         """
         return tools_of(target, self.options.toolchain, self.options.codegen, self.simulate)
@@ -116,7 +116,7 @@ class Job:
 class Outcome:
     """Result of a job.
 
-    ``figures`` are by metric, ``layers`` are instructions by layer, ``project`` is the digest of all that was
+    ``figures`` are by metric, ``layers`` are instructions by layer, ``project`` is the digest of everything
     generated. ``error`` is the class of the error, empty if there was none, ``message`` its text, ``log`` the
     output of the failed program, or a traceback. ``seconds`` is the time on the ``worker``.
     """
@@ -134,7 +134,7 @@ class Outcome:
 
 
 def failure(error: BaseException) -> Outcome:
-    """Return the outcome of an error; of one that crtgen did not raise, with its traceback."""
+    """Return the outcome for an error, with a traceback if crtgen did not raise it."""
     name = type(error).__name__
     if isinstance(error, CrtgenError):
         message = f"{error} ({error.hint})" if error.hint else str(error)
@@ -149,9 +149,9 @@ def _is_of_the_way(error: CrtgenError) -> bool:
 
 
 def run_job(job: Job, contents: Mapping[str, bytes], site: Site | None = None) -> Outcome:
-    """Compile, build, verify and measure; an error is an outcome as well.
+    """Compile, build, verify and measure; an error is also an outcome.
 
-    ``contents`` are the files of the job by digest; ``site`` is where a real board is.
+    ``contents`` are the files of the job by digest; ``site`` tells how to reach a real board.
     """
     start = time.perf_counter()
     with TemporaryFolder() as folder:

@@ -1,4 +1,4 @@
-"""``sweep.toml``: which models, boards and options there are, and which of their combinations are jobs.
+"""``sweep.toml``: models, boards and options, and which of their combinations are jobs.
 
 ::
 
@@ -49,7 +49,7 @@ Values = Mapping[str, tuple[Any, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """All jobs of a file, each once, and the contents of the files that they need, by digest."""
+    """All jobs of a file without duplicates, and the contents of the files that they need, by digest."""
 
     path: Path
     jobs: tuple[Job, ...]
@@ -57,8 +57,7 @@ class Sweep:
 
 
 def read_sweep(path: Path) -> Sweep:
-    """Return the jobs of a ``sweep.toml``; without such a file, all models of ``crtgen.toml`` on their
-    boards.
+    """Return the jobs of a ``sweep.toml``; without one, all models of ``crtgen.toml`` on their boards.
 
     Raises ``UsageError`` naming file and key.
     """
@@ -85,7 +84,7 @@ def read_sweep(path: Path) -> Sweep:
 
 
 def asks_of_sweep(path: Path) -> tuple[tuple[str, ...], str]:
-    """Return the consent that a sweep needs beyond measuring, and the digest of its content."""
+    """Return the permissions that a sweep needs apart from measuring, and the digest of its content."""
     content = load_toml(path, "the sweep")
     rules = [_rule(rule) for key in _RULES for rule in content.tables(key)]
     return _asks([_axes(content), *rules]), content.digest
@@ -116,7 +115,7 @@ def _rule(table: TomlTable) -> dict[str, tuple[Any, ...]]:
 
 
 class _MatrixReader:
-    """Makes jobs of matrices; reads each file once."""
+    """Makes jobs from matrices; reads each file once."""
 
     def __init__(self, folder: Path, settings: Settings | None) -> None:
         self.contents: dict[str, bytes] = {}

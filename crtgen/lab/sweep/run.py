@@ -1,4 +1,4 @@
-"""A sweep from its file to its rows; known results are not measured again."""
+"""Runs a sweep, from its file to its rows; known results are not measured again."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -27,9 +27,9 @@ __all__ = ["Watch", "WorkerPool", "run_sweep"]
 
 @dataclass(frozen=True, slots=True)
 class WorkerPool:
-    """Workers of jobs: those of ``scheduler``, or ``count`` processes on this computer.
+    """Workers for jobs: those of ``scheduler``, or ``count`` processes on this computer.
 
-    Own workers use the boards that are connected here; ``hardware_map`` says which board is where.
+    Local workers use the boards that are connected here; ``hardware_map`` lists them.
     """
 
     scheduler: str | None = None
@@ -39,10 +39,10 @@ class WorkerPool:
 
 class Watch:
     def begun(self, counts: Mapping[str, int]) -> None:
-        """Report how many jobs wait, are done, and have failed already."""
+        """Report how many jobs are waiting, done, and already failed."""
 
     def running(self, dashboard: str) -> None:
-        """Report that workers are there; ``dashboard`` is the address of Dask's page, or empty."""
+        """Report that workers are ready; ``dashboard`` is the address of Dask's page, or empty."""
 
     def finished(self, outcomes: Sequence[tuple[Task, Outcome]]) -> None: ...
 

@@ -1,11 +1,12 @@
-"""The store: one row for each job, by the address of its content, in an SQLite file.
+"""The store: an SQLite file with one row for each job, by the address of its content.
 
-A row is made before its job runs and gets its outcome in one transaction, so a kill at any moment leaves a
-store that can be continued. Rows are never made twice: the address is unique. A sweep is the set of its jobs,
-so the same sweep run again is the same sweep. Other measurements (``kind``) may be beside those of models.
+A row is created before its job runs and gets its outcome in one transaction, so a kill at any moment leaves a
+store that can be continued. Rows are never duplicated, since the address is unique. A sweep is the set of its
+jobs, so running the same sweep again gives the same sweep. The store may also hold measurements of another
+``kind``.
 
-A store may come with a clone, so it is used only if this user made it at this path, and each row has the
-user's mark over its columns (``crtgen.base.trust``). ``adopt`` marks a store that somebody else made.
+A store may come with a clone, so it is used only if this user created it at this path, and each row has the
+user's mark over its columns (``crtgen.base.trust``). ``adopt`` marks a store that somebody else created.
 """
 
 import json
@@ -74,9 +75,9 @@ _TABLES = ("figures", "layers")
 
 @dataclass(frozen=True, slots=True)
 class StoreEntry:
-    """A row of the store: ``digest`` is the job's address, made from the last four fields.
+    """A row of the store: ``digest`` is the job's address, computed from the last four fields.
 
-    ``source`` is the digest of the model's file, ``settings`` the options as JSON, and ``label`` their
+    ``source`` is the digest of the model's file, ``settings`` are the options as JSON, and ``label`` is their
     readable form.
     """
 
@@ -93,7 +94,9 @@ class StoreEntry:
 
 @dataclass(frozen=True)
 class StoreRow(StoreEntry):
-    """A row. ``state`` is waiting, done or failed, ``finished`` a time in UTC; ``Outcome`` has the rest."""
+    """A row. ``state`` is waiting, done or failed; ``finished`` is a time in UTC; ``Outcome`` has the
+    rest.
+    """
 
     state: str
     figures: Mapping[str, float]
@@ -108,7 +111,7 @@ class StoreRow(StoreEntry):
 
     @property
     def cell(self) -> tuple[str, str, str]:
-        """Model, board and label, by which rows of different sweeps are compared."""
+        """Model, board and label, which identify a row across sweeps."""
         return self.model, self.board, self.label
 
     @property
@@ -130,7 +133,7 @@ class StoreRow(StoreEntry):
 
 @dataclass(frozen=True, slots=True)
 class SweepInfo:
-    """A sweep of the store: its number, the name of its file, and when it was begun, UTC."""
+    """A sweep of the store: its number, the name of its file, and its start time in UTC."""
 
     number: int
     name: str
@@ -141,8 +144,8 @@ class JobStore:
     def __init__(self, path: Path, *, adopted: bool = False) -> None:
         """Open the store, or create it.
 
-        Raises ``UsageError`` for another kind of file, and for one that this user did not make, unless it is
-        ``adopted``.
+        Raises ``UsageError`` for another kind of file, and for one that this user did not create, unless it
+        is ``adopted``.
         """
         self.path = path
         files.check_writable(path)
@@ -246,7 +249,9 @@ class JobStore:
             raise self._error(error) from error
 
     def begin(self, name: str, entries: Sequence[StoreEntry]) -> SweepInfo:
-        """Return the sweep of these jobs, the latest from now on; rows of those that have none wait."""
+        """Begin a sweep with these jobs and make it the latest; jobs without a row get one that is
+        waiting.
+        """
         address = content_digest("\n".join(sorted(e.digest for e in entries)).encode())
         with self._transaction():
             marks = ", ".join("?" * len(_MADE))
@@ -347,7 +352,7 @@ class JobStore:
 
 
 def measurements_in(path: Path) -> int:
-    """Number of measurements in a store, whoever made it. Raises ``UsageError``."""
+    """Return the number of measurements in a store, whoever made it. Raises ``UsageError``."""
     with JobStore(path, adopted=True) as store:
         return store.size()
 

@@ -1,4 +1,4 @@
-"""A worker's part: run a job with the sweep's crtgen and tools, on its board if it needs one."""
+"""A worker's part: runs a job with the sweep's crtgen and tools, on a board if it needs one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -15,9 +15,9 @@ __all__ = ["Task", "perform"]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A job with its address, and what that was made of: crtgen's ``code``, the versions of ``tools``.
+    """A job with its address, and what that was computed from: crtgen's ``code``, the versions of ``tools``.
 
-    ``board`` names the real board that it needs, empty if any worker will do.
+    ``board`` names the real board that it needs; empty if any worker will do.
     """
 
     job: Job

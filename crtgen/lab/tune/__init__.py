@@ -1,1 +1,1 @@
-"""Tuning: which kernel each layer of a model gets is measured on the board, not estimated."""
+"""Tuning: chooses each layer's kernel by measuring on the board instead of estimating."""

@@ -1,16 +1,17 @@
-"""Exact choice of a kernel for each layer by CP-SAT of OR-Tools: the least time within the available flash.
+"""Exact choice of a kernel for each layer with CP-SAT of OR-Tools: the shortest time within the available
+flash.
 
 Without shared code this would be a multiple-choice knapsack: one candidate per layer, minimise time, limit
-flash. Layers can share functions, however, and a function that several layers use counts once. So there is a
-0-1 variable per candidate and one per function:
+flash. But layers can share functions, and a function that several layers use counts once. So there is a 0-1
+variable per candidate and one per function:
 
 - of each layer exactly one candidate is taken;
 - a candidate implies its functions;
 - the constants of the candidates plus the functions that are there fit into ``room`` bytes.
 
-The objective is lexicographic: time first, then flash, then as few layers as possible that leave their usual
-kernel. One weighted sum expresses this, since flash is at most ``room`` and the number of layers is fixed.
-CP-SAT runs with one worker and a deterministic time limit, so the same figures give the same choice
+The objective is lexicographic: first time, then flash, then as few layers as possible with another kernel
+than the default. One weighted sum expresses this, since flash is at most ``room`` and the number of layers is
+fixed. CP-SAT runs with one worker and a deterministic time limit, so the same figures give the same choice
 everywhere.
 """
 
@@ -43,11 +44,12 @@ def check_solver() -> None:
 def choose(
     layers: Sequence[TunableLayer], measured: Measured, room: int, never: Sequence[Chosen] = ()
 ) -> Chosen:
-    """Return the candidates that take least together; of those the ones with least flash, then the usual
-    ones.
+    """Return the candidates with the shortest total time; among equals those with the least flash, then the
+    default ones.
 
-    Their functions and constants have at most ``room`` bytes; functions that layers share count once. No
-    choice has all that one of ``never`` has. Raises ``DoesNotFitError`` where there is no such choice.
+    Their functions and constants have at most ``room`` bytes; functions that layers share count once. A
+    choice that includes all of one entry of ``never`` is excluded. Raises ``DoesNotFitError`` if no choice is
+    left.
     """
     from ortools.sat.python import cp_model
 

@@ -1,4 +1,6 @@
-"""Measuring candidates: each image is the whole network, in which all layers that can try another one."""
+"""Measures candidates: each image is the whole network, in which every layer that has an untried candidate
+uses it.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,10 +22,11 @@ LEFT_OUT = (BuildError, DoesNotFitError, MismatchError, DeviceFault)
 
 @dataclass(slots=True)
 class Images:
-    """Figures of candidates by their address, found by trials of whole networks.
+    """Figures of candidates by address, from trials of whole networks.
 
-    ``addresses`` has that of each candidate, by layer: what has the same one is measured once. ``done`` is
-    told what was measured, image by image. ``failed`` says what is wrong with candidates that are left out.
+    ``addresses`` has the address of each candidate, by layer; candidates with the same address are measured
+    once. ``done`` is called with the measurements of each image. ``failed`` gives the reason for each
+    candidate that is left out.
     """
 
     layers: Sequence[TunableLayer]

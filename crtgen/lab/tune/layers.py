@@ -1,4 +1,4 @@
-"""The layers of a model that have a choice, and what each of their kernels is made of."""
+"""The layers of a model that have a choice, and the parts of each of their kernels."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +27,9 @@ class KernelFigures:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TunableLayer:
-    """A layer with all its kernels, for constants in ``memory``; empty if the core waits for no memory."""
+    """A layer with all its kernels, for constants in ``memory``, which is empty if the core does not wait for
+    memories.
+    """
 
     name: str
     digest: str
@@ -37,10 +39,10 @@ class TunableLayer:
 
 
 def layers_of(compiled: api.Compiled, coded: bool = False) -> tuple[TunableLayer, ...]:
-    """Return the layers of the only model that have a choice. Within loops over rows and subgraphs there is
+    """Return the layers of the only model that have a choice. Layers within row loops and subgraphs have
     none.
 
-    ``coded``: they may have kernels that decode their weights.
+    ``coded``: kernels that decode their weights are included.
     """
     (plan,) = compiled.plans
     found = []

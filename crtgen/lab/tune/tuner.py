@@ -1,4 +1,4 @@
-"""From a model to its tune file: measure all candidates, choose, verify, and measure the whole."""
+"""From a model to its tune file: measures all candidates, chooses, verifies, and measures the result."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ _ROUNDS = 40
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bytes that the standalone image may take; None: what it takes without tuning."""
+    """Limits of the standalone image in bytes; None means as much as without tuning."""
 
     flash: int | None = None
     ram: int | None = None
@@ -53,7 +53,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tuning:
-    """A tuning task: ``compile`` makes the model's code with these entries of tune files.
+    """A tuning task: ``compile`` compiles the model with given entries of tune files.
 
     Every image is verified with ``cases`` on the board. Other fields are as in ``measure_model``.
     """
@@ -65,7 +65,7 @@ class Tuning:
     site: Site | None = None
 
     def compiled(self, entries: Sequence[Tuned]) -> api.Compiled:
-        """Compile with entries of tune files; arena and constants are in the memories that a server uses."""
+        """Compile with these entries; arena and constants are in the memories that a server uses."""
         return self.compile(entries).placed("server", stack=self.stack, profile=True)
 
     def check(self, session: Session) -> None:
@@ -87,10 +87,10 @@ class Tuning:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Result:
-    """``entry`` is for the tune file; reports are of the whole before and after.
+    """Result: ``entry`` is for the tune file; the reports are of the whole network before and after.
 
-    ``candidates`` were there of all layers, of which ``measured`` were, now, in ``images``; ``failed`` says
-    what is wrong with those that are left out, by name.
+    Of all ``candidates``, ``measured`` were measured now, in ``images``; ``failed`` gives the reason for
+    those that are left out, by name.
     """
 
     entry: Tuned
@@ -106,10 +106,10 @@ class Result:
 def tune(
     tuning: Tuning, store: JobStore, limits: Limits, say: Callable[[str], None] = lambda text: None
 ) -> Result:
-    """Measure what the store does not know, choose, and verify the choice.
+    """Measure candidates that the store does not know, choose, and verify the choice.
 
-    The whole is never worse than without tuning, unless the limits ask for less. Raises ``UsageError`` for a
-    board that counts neither instructions nor cycles, ``DoesNotFitError`` where nothing is within the limits.
+    The result is never slower than without tuning, unless the limits are tighter. Raises ``UsageError`` for a
+    board that counts neither instructions nor cycles, ``DoesNotFitError`` if nothing is within the limits.
     """
     check_solver()
     untuned = tuning.compiled(())
@@ -169,7 +169,7 @@ def _on_core(
 def total(report: Report) -> int:
     """Return the figure to minimise: cycles of a run if the device counts them, otherwise instructions.
 
-    Who counts instructions has no NPU: Vela's estimate of its cycles is added.
+    A device that counts instructions has no real NPU, so Vela's estimate of the NPU's cycles is added.
     """
     if report.cycles is not None:
         return report.cycles
@@ -184,7 +184,7 @@ def _counts_nothing(board: str) -> UsageError:
 
 
 class _Tuner:
-    """One tuning: the layers, the addresses of their candidates, and what is known of them."""
+    """One tuning run: the layers, the addresses of their candidates, and the known measurements."""
 
     def __init__(
         self,

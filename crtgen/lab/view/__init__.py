@@ -1,4 +1,6 @@
-"""A local page on which people try models: a server on the loopback, whose answers are those of commands."""
+"""A local page on which to try models: a server on the loopback interface, whose answers are those of
+commands.
+"""
 
 from crtgen.lab.view.jobs import Jobs
 from crtgen.lab.view.server import ViewServer

@@ -1,7 +1,7 @@
 """Files that were dropped on the page, each drop in a folder of its own.
 
-A pipeline names its network and a folder of clips names its labels, so names have to stay. They come from the
-browser and become a path only after the check that names in archives pass, too: ``files.relative_path``.
+A pipeline names its network and a folder of clips names its labels, so names must be kept. They come from the
+browser and become a path only after the check that names in archives must also pass: ``files.relative_path``.
 """
 
 import secrets
@@ -61,7 +61,7 @@ class Drops:
     def add(self, name: str, path: str, size: int, read: Callable[[int], bytes]) -> Drop:
         """Store ``size`` bytes as the file ``path`` of a drop, or of a new one if ``name`` is empty.
 
-        Raises ``UsageError`` for a path that leads elsewhere, and for more than the limits.
+        Raises ``UsageError`` for a path that leads elsewhere, and if the limits are exceeded.
         """
         try:
             relative = files.relative_path(path)

@@ -1,8 +1,8 @@
-"""Children that run commands for the page, with the limits that the commands have.
+"""Child processes that run commands for the page, with the limits that commands have.
 
-Each command runs in a process of its own, as if it was typed, and its answer is what it prints with
-``--json``. To import crtgen takes seconds, so one child is started ahead: it imports, and waits for a line
-with what to do. A child that ran a command ends; nothing of a model stays in it.
+Each command runs in a process of its own, as if it had been typed, and its answer is what it prints with
+``--json``. Importing crtgen takes seconds, so one child is started ahead: it imports, and waits for a line
+with its command. After the command the child ends, so nothing of a model stays in memory.
 """
 
 import json
@@ -119,9 +119,10 @@ class Jobs:
     def run(
         self, arguments: Sequence[str], is_gone: Callable[[], bool] = lambda: False, longest: float = LONGEST
     ) -> Answer:
-        """Run a command to its end. Raises ``CrtgenError`` if there is no answer.
+        """Run a command to its end. Raises ``CrtgenError`` if it gives no answer.
 
-        It is ended after ``longest`` seconds, or when ``is_gone`` says that nobody waits for the answer.
+        The command is ended after ``longest`` seconds, or when ``is_gone`` reports that nobody waits for the
+        answer.
         """
         if not self._places.acquire(blocking=False):
             raise CrtgenError("too many requests wait already", hint="wait for the answers")

@@ -1,7 +1,7 @@
 """Requests of the page as arguments of commands.
 
 A request is a JSON object: the drop, its file, the board, the level, and more for some commands. Nothing in
-it becomes an argument unchecked: a board is a plain name, so that it is neither an option nor a file.
+it becomes an argument unchecked: a board must be a plain name, so it can be neither an option nor a file.
 """
 
 import re

@@ -1,11 +1,11 @@
 """The server of the page.
 
-It listens on the loopback only, but other users of this computer and every page in the browser can reach
-that. So a request counts only with the cookie that the first one got for the token of the address, which
-works once. The ``Host`` has to be this server's, else a name that an attacker's DNS points here would make
-the attacker's page same-origin. The ``Origin`` has to be this server's, since cookies of the loopback do not
-tell ports apart. Answers allow the page to load nothing from elsewhere. Bodies, threads, jobs and their time
-have limits.
+It listens on the loopback interface only, but other users of this computer and every page in the browser can
+reach that. So a request is accepted only with the cookie that the first request got in exchange for the token
+in the address, which works once. The ``Host`` must be this server's; otherwise a name that an attacker's DNS
+points here would make the attacker's page same-origin. The ``Origin`` must be this server's, since cookies of
+the loopback do not distinguish ports. Answers forbid the page to load anything from elsewhere. Bodies,
+threads, jobs and their time are limited.
 """
 
 import json

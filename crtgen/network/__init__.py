@@ -1,1 +1,3 @@
-"""Networks: model files, operators and their arithmetic, rewrites, signal features. No core, no memory."""
+"""Networks: model files, operators and their arithmetic, graph rewrites, signal features. Independent of
+cores and memories.
+"""

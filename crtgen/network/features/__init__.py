@@ -1,6 +1,6 @@
 """Features of signals, computed between a sensor's samples and a network.
 
-``Features`` computes on this computer, bit for bit, what the generated C computes on a device.
+``Features`` computes on this computer, bit for bit, the values that the generated C computes on a device.
 """
 
 from crtgen.network.features.extractor import Features, changed

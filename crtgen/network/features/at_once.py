@@ -32,10 +32,10 @@ _ALONE = (FftAutoScale, FilterBank, FilterBankSquareRoot, Frame, SpectralSubtrac
 
 @dataclass(slots=True)
 class ArraySteps(Steps):
-    """All frames at once, by the numpy references of the operators.
+    """Computes all frames at once, with the numpy references of the operators.
 
-    ``signal`` are the samples, ``starts`` where each frame begins; what is before the first sample is 0. From
-    ``end`` on there is padding, which is behind the pre-emphasis.
+    ``signal`` holds the samples, ``starts`` the first index of each frame; samples before index 0 are 0. From
+    ``end`` on the signal is padding, to which pre-emphasis was not applied.
     """
 
     signal: npt.NDArray[np.int16]
@@ -126,7 +126,7 @@ class ArraySteps(Steps):
         return Value.state(key, self._states.setdefault(key, initial))
 
     def become(self, key: str, value: Handle) -> None:
-        """Do nothing: an operator with a state has already changed it row by row."""
+        """Do nothing: an operator with a state has already updated it row by row."""
 
     def apply(self, op: Op, *inputs: Handle, quant: Quant | None = None) -> tuple[Handle, ...]:
         if all(v.is_constant for v in inputs):

@@ -1,4 +1,4 @@
-"""Float32 features as they would be in float64, to see how far rounding moves them."""
+"""Float32 features computed in float64 instead, to measure the effect of rounding."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -42,7 +42,8 @@ _ARITHMETIC: Mapping[type[Op], Callable[..., Doubles]] = {
 
 @dataclass(slots=True)
 class ExactSteps(ArraySteps):
-    """All frames at once in float64, by numpy's own functions; windows are rounded to float32 as in the C.
+    """Computes all frames at once in float64, by numpy's own functions; windows are rounded to float32 as in
+    the C code.
 
     For features before they are rounded to steps or integers.
     """

@@ -1,4 +1,4 @@
-"""Features of signals on this computer, with the numbers that the generated C computes."""
+"""Features of signals on this computer, equal to those that the generated C computes."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
@@ -33,7 +33,7 @@ __all__ = ["Features", "changed"]
 
 
 def changed(settings: FeatureSettings, changes: Mapping[str, Any]) -> FeatureSettings:
-    """Return settings with some of them changed.
+    """Return a copy of the settings with these changes.
 
     Raises ``UsageError`` for an unknown setting, and for a value of another type.
     """
@@ -59,14 +59,13 @@ def changed(settings: FeatureSettings, changes: Mapping[str, Any]) -> FeatureSet
 
 
 class Features:
-    """Rows of features of signals of int16, as a transformer of scikit-learn.
+    """Feature extraction from int16 signals, as a transformer of scikit-learn.
 
     ``Features("mlperf-sww")`` has the settings of a preset, ``Features("kaldi-fbank", bands=80)`` changes
-    some. ``transform`` gives the bits that the generated C computes, for float32 too: every product and sum
-    is rounded by itself, on this computer and on the device; with ``arithmetic="int32"``, those of a core
-    without an FPU. With ``standardize`` ``fit`` learns the mean and
-    the deviation of each feature of a row, which ``transform`` takes off and divides by; ``save`` writes them
-    for the C.
+    some. ``transform`` gives the same bits as the generated C, for float32 too: every product and sum is
+    rounded separately, on this computer and on the device; with ``arithmetic="int32"``, it gives those of a
+    core without an FPU. With ``standardize``, ``fit`` learns the mean and the deviation of each feature of a
+    row; ``transform`` subtracts the mean and divides by the deviation; ``save`` writes both for the C code.
     """
 
     def __init__(self, preset: str = "mlperf-sww", standardize: bool = False, **changes: Any) -> None:
@@ -101,7 +100,7 @@ class Features:
         return self
 
     def fit(self, signals: Any = None, labels: Any = None) -> "Features":
-        """Learn mean and deviation if these are to be removed; otherwise there is nothing to learn."""
+        """Learn mean and deviation if ``standardize`` is set; otherwise there is nothing to learn."""
         self.scaler_ = None
         if self.standardize:
             rows = self._each(signals, quantized=False)
@@ -110,7 +109,7 @@ class Features:
         return self
 
     def save(self, path: str | Path) -> None:
-        """Write what ``fit`` learned to a ``.npz``, which ``scaler = "..."`` in ``[features]`` names."""
+        """Write the result of ``fit`` to a ``.npz``, which ``scaler = "..."`` in ``[features]`` names."""
         if self.scaler_ is None:
             raise UsageError(
                 "the features are not fitted", hint="Features(..., standardize=True).fit(signals)"
@@ -123,14 +122,14 @@ class Features:
         return self.fit(signals).transform(signals)
 
     def transform(self, signals: Any) -> Array:
-        """``[rows, width]`` of one signal of int16, or ``[signals, rows, width]`` of an array of them.
+        """Return ``[rows, width]`` for one int16 signal, or ``[signals, rows, width]`` for an array of them.
 
-        They are float32; those of the integer front end are int8, or int16 with ``int8=False``. Vibrations
-        are float32: one window ``[frame, axes]`` gives ``[width]``, several ``[windows, frame, axes]`` give
-        ``[windows, width]``, and a longer signal ``[samples, axes]`` is cut as a pipeline cuts it, every
-        ``hop`` samples, into ``[rows, width]``. A camera's frames give pictures ``[height, width, channels]``
-        of float32, or of uint8 where pixels are bytes. Raises ``UsageError`` for signals of another type, or
-        shorter than a frame.
+        The features are float32; those of the integer front end are int8, or int16 with ``int8=False``.
+        Vibrations are float32: one window ``[frame, axes]`` gives ``[width]``, several ``[windows, frame,
+        axes]`` give ``[windows, width]``, and a longer signal ``[samples, axes]`` is cut as a pipeline cuts
+        it, every ``hop`` samples, into ``[rows, width]``. Frames of a camera give pictures ``[height, width,
+        channels]`` of float32, or of uint8 if pixels are bytes. Raises ``UsageError`` for signals of another
+        type, or shorter than a frame.
         """
         if self.standardize and self.scaler_ is None:
             raise UsageError("the features are not fitted yet", hint="fit it to signals first")
@@ -139,9 +138,9 @@ class Features:
     def windows(self, signal: Any, rows: int, every: int = 1) -> Array:
         """Return the network's input in each run of a pipeline on one signal: ``[runs, rows, width]``.
 
-        A window has ``rows`` rows of features, as many as the network's input, and each run moves it by
-        ``every`` rows. The first window is the first full one. Raises ``UsageError`` for a signal that is too
-        short, and for padding by reflection, which a stream cannot have.
+        A window has ``rows`` rows of features, as many as the network's input, and advances by ``every`` rows
+        per run. The first window is the first full one. Raises ``UsageError`` for a signal that is too short,
+        and for padding by reflection, which is impossible in a stream.
         """
         settings = self.settings
         if isinstance(settings, ImageSettings):

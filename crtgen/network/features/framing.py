@@ -1,4 +1,4 @@
-"""Positions of frames in a signal, and the padding that they need around it."""
+"""Positions of frames in a signal, and the padding that they require."""
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ def lead(settings: SoundSettings) -> int:
 
 
 def offset(settings: SoundSettings) -> int:
-    """Return the number of samples of a frame before those that are transformed."""
+    """Return the number of samples at the start of a frame that are not transformed."""
     middle = isinstance(settings, MelSettings) and settings.window_at == "middle"
     return (settings.fft - settings.frame) // 2 if middle else 0
 
@@ -34,19 +34,17 @@ def starts_of(settings: SoundSettings, length: int) -> Places:
 
 
 def rows_in_stream(settings: SoundSettings, length: int) -> int:
-    """Count the rows of a stream of ``length`` samples, without frames that only padding at the end would
-    complete.
-    """
+    """Count the rows of a stream of ``length`` samples, without frames that need padding at the end."""
     used = settings.used if isinstance(settings, MelSettings) else settings.frame
     ahead = lead(settings) - offset(settings)
     return max((length + ahead - used) // settings.hop + 1, 0)
 
 
 def framed(settings: SoundSettings, signal: Shorts) -> tuple[Shorts, Places, int]:
-    """Return the signal with its padding, the first sample of each frame, and the end of the samples before
-    the padding.
+    """Return the padded signal, the first sample of each frame, and the end of the samples before the
+    padding.
 
-    Raises ``UsageError`` if the signal holds no frame.
+    Raises ``UsageError`` if the signal is shorter than a frame.
     """
     end = len(signal) + lead(settings)
     around = lead(settings)

@@ -75,9 +75,9 @@ _WITH_SLOPES = (2, 3)
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """The most similar features: ``settings`` and the largest difference over the range of the values.
+    """The closest match: ``settings``, and the largest difference relative to the range of the values.
 
-    ``steps`` are the changes of a preset that led there, each with the difference that was left after it.
+    ``steps`` are the changes to a preset that led there, each with the remaining difference.
     """
 
     features: Features
@@ -86,7 +86,7 @@ class Likeness:
 
     @property
     def is_equal(self) -> bool:
-        """True if only rounding errors are left."""
+        """True if the difference is only rounding."""
         return self.difference <= _EQUAL
 
     def __str__(self) -> str:
@@ -97,12 +97,13 @@ class Likeness:
 
 
 def like(function: Callable[[npt.NDArray[np.int16]], Any], signal: npt.NDArray[np.int16]) -> Likeness:
-    """Return the settings with which ``function`` computes features of int16 at 16 kHz, in rows or columns.
+    """Return the settings with which ``function`` computes features of int16 samples at 16 kHz, in rows or
+    columns.
 
-    Presets are tried first, also with frames of which there are as many as rows. From the nearest one of each
-    kind of logarithm, other values of each setting are tried in turn, as long as the difference shrinks. The
-    signal should show everything: speech, some noise, some silence. Raises ``UsageError`` if no preset has as
-    many features in a row.
+    All presets are tried, also with the hop and frame length that would give the same number of rows.
+    Starting from the closest preset of each kind of logarithm, the other values of each setting are tried in
+    turn, as long as the difference decreases. The signal should contain speech, some noise and some silence.
+    Raises ``UsageError`` if no preset gives that many features per row.
     """
     wanted = np.asarray(function(signal), np.float64)
     wanted = wanted[0] if wanted.ndim == 3 and wanted.shape[0] == 1 else wanted

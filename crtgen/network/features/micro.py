@@ -1,4 +1,4 @@
-"""The tables of the integer front end, as TensorFlow Lite Micro's micro speech example computes them."""
+"""Tables of the integer front end, computed as in TensorFlow Lite Micro's micro speech example."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ Shorts = npt.NDArray[np.int16]
 
 
 def integer_window(length: int, tables: str) -> Shorts:
-    """Return a Hann window sampled between its points, 4096 for 1."""
+    """Return a Hann window sampled between its points, with 4096 for 1.0."""
     turn = np.array(2 * np.pi / length).astype(tables)
     cosines = np.cos((turn * (np.arange(length) + 0.5)).astype(tables))
     window: Shorts = np.floor((0.5 - 0.5 * cosines) * _ONE + 0.5).astype(np.int16)
@@ -27,8 +27,8 @@ def integer_window(length: int, tables: str) -> Shorts:
 
 @dataclass(frozen=True, slots=True)
 class MicroChannels:
-    """The bins of one channel, from ``start`` to before ``end``, and the constants of ``FilterBank`` by
-    name.
+    """The bins of one channel, from ``start`` up to ``end`` (exclusive), and the constants of ``FilterBank``
+    by name.
     """
 
     start: int
@@ -42,8 +42,8 @@ def _mel(hertz: Array | float, tables: str) -> npt.NDArray[np.float32]:
 
 
 def micro_channels(s: MicroSettings) -> MicroChannels:
-    """Return triangles over the mel numbers of the bins: each bin counts for the channel below and the one
-    above.
+    """Return triangular channels on the mel scale: each bin contributes to the channel below and the one
+    above it.
     """
     low, high = _mel(s.low, s.tables), _mel(s.high, s.tables)
     spacing = (high - low) / np.float32(s.channels + 1)

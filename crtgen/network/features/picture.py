@@ -1,4 +1,4 @@
-"""A camera's frame as the picture that a network gets, operator by operator."""
+"""Converts a camera's frame to the picture that a network takes, operator by operator."""
 
 import numpy as np
 
@@ -43,8 +43,8 @@ _ORDERS = {"bayer_rggb": (0, 0), "bayer_grbg": (0, 1), "bayer_gbrg": (1, 0), "ba
 
 
 def frame_value(s: ImageSettings) -> Value:
-    """Return the value of a frame: ``[H, W, 3]`` bytes, ``[H, W, 2]`` of YUYV, ``[H, W]`` bytes, or uint16
-    for RGB565.
+    """Return the input value for a frame: ``[H, W, 3]`` bytes, ``[H, W, 2]`` of YUYV, ``[H, W]`` bytes, or
+    uint16 for RGB565.
     """
     more = {"rgb888": (3,), "yuyv": (2,)}.get(s.format, ())
     shape = (s.frame_height, s.frame_width, *more)
@@ -52,11 +52,11 @@ def frame_value(s: ImageSettings) -> Value:
 
 
 def picture(steps: GraphSteps, s: ImageSettings, target: Value | None = None) -> Handle:
-    """Return the picture ``[height, width, channels]`` of a frame, as the input ``target`` of a network takes
-    it.
+    """Return the picture ``[height, width, channels]`` of a frame, in the form of the network's input
+    ``target``.
 
-    float32, or bytes, without one; ``[1, channels, height, width]`` for an input with the channels first.
-    Raises ``UsageError`` for one that is no such picture.
+    Without a target it is float32, or bytes; for an input with the channels first it is ``[1, channels,
+    height, width]``. Raises ``UsageError`` for an input that is not such a picture.
     """
     first = target is not None and _channels_first(s, target)
     made = _real(steps, s, _resized(steps, s, _grey(steps, s, _colours(steps, s))), target)

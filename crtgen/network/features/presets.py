@@ -1,4 +1,4 @@
-"""Presets of features, named after the libraries and benchmarks that compute them."""
+"""Presets of features, named after the libraries and benchmarks that define them."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -183,7 +183,9 @@ PRESETS: Mapping[str, FeatureSettings] = MappingProxyType(
 
 
 def settings_of(preset: str) -> FeatureSettings:
-    """Return the settings of a preset. Raises ``UsageError`` that lists the known ones."""
+    """Return the settings of a preset. Raises ``UsageError`` with a list of all presets for an unknown
+    one.
+    """
     if preset not in PRESETS:
         raise UsageError(
             f"unknown preset of features {preset!r}", hint=f"known: {', '.join(sorted(PRESETS))}"

@@ -1,6 +1,6 @@
-"""The tables with which Pillow, OpenCV and TensorFlow resize: where each pixel comes from, and weights.
+"""The tables with which Pillow, OpenCV and TensorFlow resize: source pixels and weights.
 
-Formulas are those of the libraries; tests compare with pictures that they made.
+Formulas are those of the libraries; tests compare with pictures that the libraries resized.
 """
 
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ class Spans:
         return cls(weights, np.array(first, np.int16), np.array(widths, np.int16))
 
     def shifted(self, by: int) -> "Spans":
-        """Move each span for an input that has ``by`` more values in front."""
+        """Move each span for an input with ``by`` additional values at the front."""
         return Spans(self.weights, (self.first + by).astype(np.int16), self.widths)
 
     @property
@@ -58,8 +58,8 @@ class Spans:
 
 
 def nearest(length: int, count: int) -> npt.NDArray[np.int32]:
-    """Return the source pixels that Pillow takes for ``count`` of ``length`` pixels; the step accumulates as
-    it does there.
+    """Return the source pixels that Pillow selects for ``count`` of ``length`` pixels, accumulating the step
+    as Pillow does.
     """
     step = length / count
     at, places = step * 0.5, []
@@ -70,17 +70,16 @@ def nearest(length: int, count: int) -> npt.NDArray[np.int32]:
 
 
 def pillow_axes(before: tuple[int, int], after: tuple[int, int], version: int) -> tuple[int, int]:
-    """Return the axes in the order in which Pillow resamples them: 1 is along rows; sizes are height and
-    width.
+    """Return the order in which Pillow resamples the axes (1 is the width); sizes are height and width.
 
-    From version 13 on the height comes first if it shrinks by more than twice as many pixels.
+    From version 13 on the height comes first if it is reduced by more than twice as many pixels as the width.
     """
     lost = [old - new for old, new in zip(before, after, strict=True)]
     return (0, 1) if version >= 13 and lost[0] > max(2 * lost[1], 0) else (1, 0)
 
 
 def pillow_spans(length: int, count: int, kind: str) -> Spans:
-    """Return Pillow's ``bilinear`` or ``box``, whose windows widen when they shrink a picture.
+    """Return spans of Pillow's ``bilinear`` or ``box`` filter, which widen when a picture is reduced.
 
     The weights of a sum are scaled to a total of 1 in float64, and rounded to 22 bits.
     """
@@ -119,7 +118,7 @@ def _kept(place: int, part: float, length: int) -> tuple[int, float]:
 
 
 def linear_blend(length: int, count: int, *, columns: bool) -> tuple[Shorts, Shorts]:
-    """Return OpenCV's linear resize: places ``[2, count]``, and weights in 2^-11."""
+    """Return OpenCV's linear resize: source positions ``[2, count]``, and weights in units of 2^-11."""
     scale = 1.0 / (count / length)
     found = []
     for i in range(count):
@@ -131,7 +130,7 @@ def linear_blend(length: int, count: int, *, columns: bool) -> tuple[Shorts, Sho
 
 
 def area_blend(length: int, count: int, *, columns: bool) -> tuple[Shorts, Shorts]:
-    """Return OpenCV's area resize for a picture that grows along some axis."""
+    """Return OpenCV's area resize for a picture that is enlarged along some axis."""
     inverse = count / length
     scale = 1.0 / inverse
     found = []
@@ -144,13 +143,13 @@ def area_blend(length: int, count: int, *, columns: bool) -> tuple[Shorts, Short
 
 
 def whole_scale(length: int, count: int) -> int:
-    """Return how many pixels become one, if this is the same for all of them, otherwise 0."""
+    """Return the number of input pixels per output pixel if it is an integer, otherwise 0."""
     return length // count if length % count == 0 else 0
 
 
 def area_means(length: int, count: int) -> Spans:
-    """Return OpenCV's area resize for a smaller picture: the share of each input pixel in an output pixel, in
-    float32.
+    """Return OpenCV's area resize for a smaller picture: the share of each input pixel in each output pixel,
+    in float32.
     """
     scale = 1.0 / (count / length)
     spans: list[tuple[int, Sequence[float]]] = []
@@ -171,8 +170,8 @@ def area_means(length: int, count: int) -> Spans:
 
 
 def real_blend(length: int, count: int) -> tuple[Shorts, npt.NDArray[np.float32]]:
-    """Return TensorFlow's bilinear resize with pixel centres at halves: places ``[2, count]``, and the weight
-    of the second.
+    """Return TensorFlow's bilinear resize with half-pixel centres: source positions ``[2, count]``, and the
+    weight of the second.
     """
     scale = np.float32(length) / np.float32(count)
     at = (np.arange(count, dtype=np.float32) + np.float32(0.5)) * scale - np.float32(0.5)

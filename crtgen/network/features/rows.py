@@ -1,4 +1,4 @@
-"""Features, operator by operator, from the samples of frames."""
+"""Computes features from the samples of frames, operator by operator."""
 
 from math import log
 
@@ -52,10 +52,10 @@ _MICRO_INT8 = Quant.tensor(26 / 256, -128)
 
 
 def features_of(steps: Steps, settings: SoundSettings, *, quantized: bool = False) -> Handle:
-    """Return the features of all frames: ``[rows, width]``, stacks not counted.
+    """Return the features of all frames, before stacking: ``[rows, width]``.
 
-    Those in float32 are int8 if they are to be ``quantized`` as the settings say; the integer front end makes
-    int8 or int16.
+    Float32 features are converted to int8 if ``quantized``, with the settings' scale; the integer front end
+    gives int8 or int16.
     """
     if isinstance(settings, MicroSettings):
         return _micro(steps, settings)

@@ -1,4 +1,4 @@
-"""Features minus their mean, divided by their deviation, as a scaler learned them in training."""
+"""Features minus their mean, divided by their deviation, as learned by a scaler in training."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,14 +20,14 @@ _HINT = "numpy.savez with mean and scale, a number for each feature of a row, as
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scaler:
-    """``(x - mean) / scale``, with a number of float32 for each feature of a row."""
+    """``(x - mean) / scale``, with a float32 mean and scale for each feature of a row."""
 
     mean: npt.NDArray[np.float32]
     scale: npt.NDArray[np.float32]
 
     @classmethod
     def of(cls, rows: Array) -> "Scaler":
-        """Compute mean and deviation of rows ``[rows, width]``; 1 instead of a deviation of 0."""
+        """Compute mean and deviation of rows ``[rows, width]``; a deviation of 0 becomes 1."""
         real = rows.astype(np.float64)
         deviation = real.std(axis=0)
         scale = np.where(deviation > 0, deviation, 1.0)
@@ -39,7 +39,7 @@ class Scaler:
 
 
 def check_numbers(name: str, array: Array, shape: tuple[int, ...], path: Path, hint: str) -> None:
-    """Raise ``UsageError`` unless an array of a file has finite numbers and this shape."""
+    """Raise ``UsageError`` unless an array from a file has only finite values and this shape."""
     if array.shape != shape or array.dtype.kind not in "fiu" or not np.isfinite(array).all():
         what = f"{name} are {array.dtype} of shape {array.shape}, not finite numbers of shape {shape}"
         raise UsageError(what, where=str(path), hint=hint)
@@ -62,7 +62,7 @@ def read_scaler(path: Path) -> Scaler:
 
 
 def require_scalable(settings: FeatureSettings, scaler: Scaler | None) -> None:
-    """Raise ``UsageError`` for features that are not real numbers, or not as many as the scaler's."""
+    """Raise ``UsageError`` for features that are not floats, or whose number differs from the scaler's."""
     if isinstance(settings, ImageSettings | MicroSettings):
         raise UsageError("[features] scaler: a scaler needs float32 features", hint="leave it out")
     if isinstance(settings, MelSettings) and settings.rounding != "none":

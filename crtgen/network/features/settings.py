@@ -1,4 +1,4 @@
-"""Settings of features, one class for each kind, and their checks."""
+"""Settings of features, one class per kind, and their checks."""
 
 from dataclasses import dataclass, fields, replace
 
@@ -88,7 +88,7 @@ def _require(condition: bool, reason: str, hint: str = "") -> None:
 class MelSettings:
     """Bands of a spectrum in float32, optionally with a logarithm and a cosine transform.
 
-    Lengths are in samples, frequencies in hertz; ``docs/features.md`` says what each setting does.
+    Lengths are in samples, frequencies in hertz; ``docs/features.md`` explains each setting.
     """
 
     rate: int = 16000
@@ -210,7 +210,7 @@ class MelSettings:
 
     @property
     def span(self) -> int:
-        """Samples that a frame takes of the signal, its padding included."""
+        """Samples of the signal that a frame needs, including its padding."""
         return self.fft if self.window_at == "middle" else self.frame
 
 
@@ -218,8 +218,8 @@ class MelSettings:
 class MicroSettings:
     """The integer front end of micro speech models.
 
-    An int16 FFT, bands, noise reduction, gain control, a logarithm. ``tables`` and ``weights`` say in which
-    precision tables were computed, and how weights were rounded, where the network was trained.
+    An int16 FFT, bands, noise reduction, gain control, a logarithm. ``tables`` and ``weights`` select the
+    precision in which tables were computed and the rounding of weights when the network was trained.
     """
 
     rate: int = 16000
@@ -265,10 +265,10 @@ class MicroSettings:
 class VibrationSettings:
     """Features of a window of samples along several axes, axis by axis, in float32.
 
-    ``statistics`` are names of ``STATISTICS``. Without ``bins`` these are all. With ``bins`` the mean is
-    subtracted after an optional Butterworth ``filter``; then follow skew and kurtosis of the powers, and the
-    logarithms to base 10 of the largest powers over frames of ``fft`` samples, half a frame apart. A low-pass
-    filter keeps the bins up to its ``cutoff``, in hertz.
+    ``statistics`` are names of ``STATISTICS``. Without ``bins`` these are the only features. With ``bins``
+    the mean is subtracted after an optional Butterworth ``filter``; then follow skew and kurtosis of the
+    powers, and the base-10 logarithms of the largest powers over frames of ``fft`` samples that overlap by
+    half. A low-pass filter keeps the bins up to its ``cutoff``, in hertz.
     """
 
     rate: int = 100
@@ -319,10 +319,10 @@ class VibrationSettings:
 class ImageSettings:
     """A camera's frame of ``frame_width`` x ``frame_height`` pixels as a picture of ``width`` x ``height``.
 
-    ``crop`` is ``square`` (the middle square) or none. With ``grey``, colours become grey before the size
-    changes. ``pixels`` are ``real``, which is ``(pixel - mean) / std`` with one mean and std or one for each
-    channel, or ``bytes``, stored less 128 for networks of int8. ``frames`` arrive per second. ``pillow`` is
-    the version of Pillow to follow: up to 12 it always resizes along rows first.
+    ``crop`` is ``square`` (the middle square) or none. With ``grey``, the picture is converted to grey before
+    it is resized. ``pixels`` are ``real``, which is ``(pixel - mean) / std`` with one mean and std or one for
+    each channel, or ``bytes``, which are stored minus 128 for int8 networks. ``frames`` arrive per second.
+    ``pillow`` is the version of Pillow to follow: up to version 12 it always resizes along rows first.
     """
 
     frame_width: int = 96
@@ -366,7 +366,7 @@ class ImageSettings:
 
     @property
     def part(self) -> tuple[int, int, int, int]:
-        """Part of the frame that is used: first row, first column, height, width."""
+        """The used part of the frame: first row, first column, height, width."""
         if self.crop == "none":
             return 0, 0, self.frame_height, self.frame_width
         side = min(self.frame_height, self.frame_width)

@@ -1,4 +1,4 @@
-"""Builders for the operators of features: into a graph for a device, or over all frames of a signal at
+"""Builds the operators of features, either into a graph for a device or over all frames of a signal at
 once.
 """
 
@@ -45,10 +45,9 @@ PARTS = ("weights", "first", "widths")
 
 
 def around(rows: int, weights: npt.NDArray[np.float64], mirrored: bool) -> npt.NDArray[np.float64]:
-    """Return the matrix of weighted sums over rows around each one: ``[rows, rows]``.
+    """Return a matrix that computes weighted sums over the rows around each row: ``[rows, rows]``.
 
-    Before the first row and after the last one, that row is repeated or, if ``mirrored``, the rows are
-    mirrored.
+    Beyond the first and the last row, that row is repeated or, if ``mirrored``, the rows are mirrored.
     """
     reach = len(weights) // 2
     places = np.pad(np.arange(rows), reach, mode="symmetric" if mirrored else "edge")
@@ -59,7 +58,7 @@ def around(rows: int, weights: npt.NDArray[np.float64], mirrored: bool) -> npt.N
 
 
 class Steps(ABC):
-    """Operators applied to values, one row of features each."""
+    """Operators on values that each hold one row of features."""
 
     @abstractmethod
     def rows(self, row: Callable[[], Handle]) -> Handle: ...
@@ -68,15 +67,15 @@ class Steps(ABC):
     def frame(self, weights: Array, preemphasis: float, over: str) -> Handle:
         """Compute the samples of a frame in float32, with the operator ``Frame``.
 
-        The sample before the first one is the earlier one of the ``stream``, the first one of the ``frame``
-        itself, or the last one of the ``window``.
+        The sample before the first one is taken from the ``stream``, or is the first sample of the ``frame``
+        itself, or the last sample of the ``window``.
         """
 
     @abstractmethod
     def powers(
         self, weights: Array, preemphasis: float, over: str, length: int, bins: Bins, *, centred: bool
     ) -> Handle:
-        """Some powers of the frame's spectrum, as the operator ``BlockPower`` computes them."""
+        """Compute some powers of the frame's spectrum with the operator ``BlockPower``."""
 
     @abstractmethod
     def centred(self, size: int) -> Handle:
@@ -84,7 +83,7 @@ class Steps(ABC):
 
     @abstractmethod
     def windowed(self, weights: Array, shift: int) -> Handle:
-        """Return the samples of the frame in int16, multiplied by a window of integers."""
+        """Return the samples of the frame in int16, multiplied by an integer window."""
 
     @abstractmethod
     def peak(self) -> Handle: ...
@@ -94,18 +93,18 @@ class Steps(ABC):
 
     @abstractmethod
     def summed(self, value: Handle, weights: npt.NDArray[np.float64], mirrored: bool) -> Handle:
-        """Weighted sum of each row and its neighbours, an odd number of rows.
+        """Compute a weighted sum of each row and its neighbours, for an odd number of weights.
 
-        Beyond the ends, the first and last rows are repeated, or with ``mirrored`` the rows are mirrored.
+        Beyond the ends, the first and last rows are repeated or, with ``mirrored``, the rows are mirrored.
         """
 
     @abstractmethod
     def smoothed(self, value: Handle, factor: float, initial: float) -> Handle:
-        """Smooth from row to row: ``factor`` of the new row plus the rest of the previous result."""
+        """Smooth over rows: ``factor`` times the new row, plus 1 - ``factor`` times the previous result."""
 
     @abstractmethod
     def part(self, value: Handle, first: int, end: int) -> Handle:
-        """Return the numbers of each row from ``first`` to before ``end``."""
+        """Return the elements of each row from ``first`` up to ``end`` (exclusive)."""
 
     @abstractmethod
     def beside(self, *values: Handle) -> Handle: ...
@@ -123,7 +122,7 @@ class Steps(ABC):
     def become(self, key: str, value: Handle) -> None: ...
 
     def averaged(self, value: Handle, reach: int) -> Handle:
-        """Return means over each row and ``reach`` rows before and after it; the ends are mirrored."""
+        """Return means over each row and the ``reach`` rows before and after it, mirrored at the ends."""
         count = 2 * reach + 1
         return self.summed(value, np.full(count, 1 / count), True)
 
@@ -132,7 +131,7 @@ class Steps(ABC):
         return made
 
     def bands(self, name: str, x: Handle, matrix: npt.NDArray[np.float64]) -> Handle:
-        """Multiply ``x`` by a matrix ``[numbers, bands]``, whose tables get the name ``name``."""
+        """Multiply ``x`` by a matrix ``[elements, bands]``; the tables of the matrix are called ``name``."""
         tables = banded(matrix).arrays
         return self.one(
             Bands(), x, *(self.constant(f"{name}_{part}", a) for part, a in zip(PARTS, tables, strict=True))
@@ -144,9 +143,9 @@ class Steps(ABC):
 
 @dataclass(slots=True)
 class GraphSteps(Steps):
-    """Nodes of a graph. ``samples`` is its input, ``starts`` are where frames begin in it.
+    """Nodes of a graph. ``samples`` is its input, ``starts`` are the first indices of its frames.
 
-    ``taken`` are names of what is appended later.
+    ``taken`` are the names used by parts that are appended later.
     """
 
     samples: Value
@@ -233,7 +232,7 @@ class GraphSteps(Steps):
     def append(
         self, values: Sequence[Value], nodes: Sequence[Node], states: Sequence[tuple[Value, Value]]
     ) -> None:
-        """Append values, nodes and states of another graph, whose names are ``taken``."""
+        """Append values, nodes and states of another graph, whose names are in ``taken``."""
         self._values |= {v.name: v for v in values}
         self._nodes += nodes
         self._states |= {before.name: (before, after) for before, after in states}

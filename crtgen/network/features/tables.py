@@ -1,6 +1,7 @@
 """The tables of features: windows, mel filter banks, cosine transforms.
 
-Formulas are those of the libraries that presets are named after; tests compare them with data of these.
+Formulas are those of the libraries that presets are named after; tests compare the tables with data from
+these libraries.
 """
 
 import numpy as np
@@ -18,8 +19,8 @@ SLOPES = ("mel", "hz", "bins", "kaldi", "none")
 
 
 def window_of(kind: str, length: int, periodic: bool) -> Doubles:
-    """Return the window ``kind`` of ``length`` samples; a periodic one is that of one sample more, without
-    the last.
+    """Return the window ``kind`` of ``length`` samples; a periodic one is the symmetric window of ``length``
+    + 1 samples without the last.
     """
     if kind == "none":
         return np.ones(length)
@@ -47,11 +48,12 @@ def _hertz(mel: Doubles, scale: str) -> Doubles:
 def mel_bank(
     *, rate: int, fft: int, count: int, low: float, high: float, scale: str, slope: str, norm: str
 ) -> Doubles:
-    """Weights of ``fft // 2 + 1`` bins for bands between two frequencies in hertz: ``[bins, count]``.
+    """Return the weights of ``fft // 2 + 1`` bins for bands between two frequencies in hertz: ``[bins,
+    count]``.
 
-    Triangles rise and fall with the mel number (``mel``, where bin 0 is left out; ``kaldi``, where the last
-    one is), with the frequency (``hz``), or between whole bins (``bins``). ``none``: each bin is a band.
-    ``norm`` is ``none``, or ``slaney`` for equal areas.
+    ``slope`` selects the axis on which triangles are linear: the mel scale (``mel``, which omits bin 0;
+    ``kaldi``, which omits the last bin), the frequency (``hz``), or bin indices (``bins``). With ``none``,
+    each bin is a band. ``norm`` is ``none``, or ``slaney`` for equal areas.
     """
     if slope == "none":
         return np.eye(fft // 2 + 1)
@@ -88,10 +90,10 @@ def _between_bins(hertz: Doubles, rate: int, fft: int, count: int) -> Doubles:
 
 
 def cosines(bands: int, count: int, kind: str, lifter: float) -> Doubles:
-    """Return the first ``count`` rows of a DCT-II of ``bands`` numbers: ``[bands, count]``.
+    """Return the first ``count`` rows of a DCT-II of ``bands`` values: ``[bands, count]``.
 
     ``ortho`` is orthonormal; ``even`` has the factor ``sqrt(2 / bands)`` for all rows. A ``lifter`` L above 0
-    makes row k larger by ``1 + L / 2 sin(pi k / L)``.
+    multiplies row k by ``1 + L / 2 sin(pi k / L)``.
     """
     rows = np.arange(count)
     matrix: Doubles = np.cos(np.pi * np.outer(np.arange(bands) + 0.5, rows) / bands) * np.sqrt(2 / bands)

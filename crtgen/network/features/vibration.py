@@ -1,4 +1,4 @@
-"""Numbers that describe windows of samples along several axes."""
+"""Statistics of windows of samples along several axes."""
 
 from math import log
 
@@ -58,7 +58,7 @@ def butterworth(kind: str, order: int, cutoff: float, rate: float) -> npt.NDArra
 
 
 def vibration(steps: GraphSteps, s: VibrationSettings) -> Handle:
-    """Return the numbers that describe a window ``[frame, axes]`` of float32: ``[1, width]``."""
+    """Return the features of a window ``[frame, axes]`` of float32: ``[1, width]``."""
     rows = steps.one(Transpose((1, 0)), steps.samples)
     if s.filter != "none":
         sections = steps.constant("sections", butterworth(s.filter, s.order, s.cutoff, s.rate))

@@ -1,4 +1,4 @@
-"""The front ends: a model file as a graph."""
+"""The front ends, which read a model file as a graph."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,7 +22,7 @@ def load_onnx(
     shapes: Mapping[str, tuple[int, ...]] = _NO_SHAPES,
     fixed: Mapping[str, Array] = _NOTHING,
 ) -> Graph:
-    """Load an `.onnx` file. The onnx package is slow to import, so only such a file imports it."""
+    """Load an `.onnx` file; the slow import of the onnx package happens only here."""
     from crtgen.network.frontends import onnx
 
     return onnx.load_onnx(source, name, shapes, fixed)
@@ -68,7 +68,7 @@ def load(
     name: str | None = None,
     shapes: Mapping[str, tuple[int, ...]] = _NO_SHAPES,
 ) -> Graph:
-    """Read the graph of a model file, whose format is told by its suffix or else by its first bytes.
+    """Read the graph of a model file, whose format is recognised by its suffix or else by its first bytes.
 
     A C source, a zip archive or a bundle must hold exactly one model. ``shapes`` sets input shapes by name.
     Raises ``UsageError`` for a missing file or an unknown format, and ``ModelError`` if the model cannot be

@@ -1,8 +1,8 @@
-"""The part that all front ends share: tensors become values, operators nodes, and every error names its
+"""The common part of all front ends: tensors become values, operators become nodes, and every error names its
 place.
 
-A front end reads its format into ``NamedTensor`` objects and has a converter per operator. Names, constant
-folding, states, several outputs, subgraphs, refusals and errors are the builder's business.
+A front end reads its format into ``NamedTensor`` objects and has a converter per operator. The builder
+handles names, constant folding, states, multiple outputs, subgraphs, refusals and errors.
 """
 
 import math
@@ -60,10 +60,10 @@ class GraphBuilder:
     An operator whose operands are all constant is computed at once: its outputs are constants.
 
     ``where`` names the file in errors, and ``refusals`` collects what is unsupported. With ``has_plain``,
-    integers without quantisation stand for themselves, whatever their type. ``shapes`` sets the shapes of
-    inputs by name. The other three are dicts by the key of a state: ``templates`` has the states before they
-    get an initial value, ``initial`` their values before the first run, and ``states`` their values where
-    this graph begins, which in a subgraph are inputs.
+    integers without quantisation are plain integers, whatever their type. ``shapes`` sets the shapes of
+    inputs by name. Three dicts describe states by their keys: ``templates`` has the states before they get an
+    initial value, ``initial`` their values before the first run, and ``states`` their values at the start of
+    this graph, which are inputs in a subgraph.
     """
 
     where: str
@@ -132,10 +132,11 @@ class GraphBuilder:
         named: Iterable[NamedTensor] = (),
         name: str = "",
     ) -> None:
-        """Add an operator. Errors call it ``subject`` at ``place``; its name begins with one of ``stems``.
+        """Add an operator. Errors call it ``subject`` at ``place``; its name begins with a name from
+        ``stems``.
 
-        ``named`` are outputs of the model, which keep their names. ``name`` is the operator's name in the
-        file, if it has one. An operator that depends on a refused one is not reported again.
+        ``named`` are outputs of the model, whose names are kept. ``name`` is the operator's name in the file,
+        if it has one. If an operator depends on a refused one, it is not reported again.
         """
         kept = {tensor.key for tensor in named}
 
@@ -164,7 +165,9 @@ class GraphBuilder:
         outputs: Iterable[NamedTensor],
         add: Callable[[], None],
     ) -> None:
-        """Call ``add`` for an operator. A refusal is kept for later; an invalid operator raises an error."""
+        """Call ``add`` for an operator. A refusal is collected for later; an invalid operator raises an
+        error.
+        """
         there = [t for t in inputs if t is not None]
         follows = any(t.key in self._lost for t in there)
         spending = budget.current()
@@ -203,8 +206,8 @@ class GraphBuilder:
         return self._latest[key]
 
     def variable(self, tensor: NamedTensor, suggestion: str) -> Value:
-        """Add a state with the tensor's shape and type. It begins with zeros; for int8, as in TFLite Micro,
-        with real zeros.
+        """Add a state with the tensor's shape and type. It begins with zeros; int8, as in TFLite Micro,
+        begins with its zero point.
         """
         check_tensor(tensor)
         assert tensor.dtype is not None
@@ -241,7 +244,7 @@ class GraphBuilder:
         return self.named(self._copy(value.name)) if value.is_constant else value
 
     def graph(self, name: str, inputs: Sequence[str], outputs: Sequence[str]) -> Graph:
-        """Return the verified graph, whose outputs are values of their own.
+        """Return the verified graph; each of its outputs is a distinct, computed value.
 
         Raises ``UnsupportedError`` that names everything that was refused.
         """
@@ -457,7 +460,7 @@ class GraphBuilder:
             _check_quantised(op, sig)
 
     def check_shape(self, tensor: NamedTensor, asked: tuple[int, ...]) -> None:
-        """Raise ``RefusedOperator`` unless an input can have the requested shape."""
+        """Raise ``RefusedOperator`` if the requested shape is impossible for an input."""
         if len(asked) != len(tensor.shape) or min(asked, default=1) < 1:
             text = f"{shape_text(asked)} was asked for, the file has {shape_text(tensor.shape)}"
             raise RefusedOperator(text, "give every length of it with --shape")

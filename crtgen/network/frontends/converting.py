@@ -1,4 +1,4 @@
-"""Common parts of converters: finding their tables, and questions about an operator."""
+"""Common parts of converters: finding their tables, and properties of an operator."""
 
 from collections.abc import Iterable, Mapping
 from importlib import import_module
@@ -20,7 +20,7 @@ def all_rows(package: str, path: Iterable[str]) -> Mapping[str, Any]:
 
 
 class FileLayer(Generic[Tensor]):
-    """An operator of a file with its tensors. Converters raise ``ValueError`` for an invalid one."""
+    """An operator of a file with its tensors. Converters raise ``ValueError`` if it is invalid."""
 
     __slots__ = ()
 
@@ -59,7 +59,7 @@ class FileLayer(Generic[Tensor]):
         return [int(i) for i in data.reshape(-1).tolist()]
 
     def axis(self, number: int, rank: int) -> int:
-        """Return an axis below ``rank``; negative numbers count from the last one."""
+        """Return an axis index below ``rank``; negative ones count from the last axis."""
         axis = number + rank if number < 0 else number
         if not 0 <= axis < rank:
             raise ValueError(f"there is no axis {number} of {rank}")

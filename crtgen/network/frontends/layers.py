@@ -23,11 +23,11 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NamedTensor:
-    """A tensor of a file. ``key`` is its identity in the file, ``name`` its name for people.
+    """A tensor of a file. ``key`` is its identity in the file, ``name`` its readable name.
 
-    ``shape`` has -1 for an open length. ``dtype`` is None for a type that crtgen lacks; ``type_name`` is the
-    format's name of the type, empty if unknown. ``data`` is a constant's. A variable keeps its content from
-    run to run, and begins with zeros.
+    ``shape`` has -1 for an open length. ``dtype`` is None for a type that crtgen does not support;
+    ``type_name`` is the format's name of the type, empty if unknown. ``data`` is set for constants. A
+    variable keeps its content between runs, and begins with zeros.
     """
 
     key: Hashable
@@ -42,8 +42,8 @@ class NamedTensor:
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """An operator and its operands: tensors, values, constants made by the converter, or outputs of other
-    operators, which are added first.
+    """An operator and its operands, which are tensors, values, constants made by the converter, or outputs of
+    other operators that are added first.
 
     ``roles`` names the operands after the first, for the names of constants. ``updates`` are keys of states;
     the last outputs of the operator are their new values. A new value that is also an output of the layer
@@ -60,7 +60,7 @@ class Converted:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeptState:
-    """A state of an operator without a tensor in the file; ``key`` identifies it."""
+    """A state of an operator for which the file has no tensor; ``key`` identifies it."""
 
     key: Hashable
     initial: Array
@@ -84,12 +84,12 @@ def collect(made: Converted, steps: dict[int, Converted]) -> None:
 
 
 def counts(made: Converted) -> bool:
-    """Return whether the operator is the main one of its layer: it computes products or windows."""
+    """Return True if the operator is the main one of its layer: it computes products or windows."""
     return isinstance(made.op, Windowed) or type(made.op).macs is not Op.macs
 
 
 def check_tensor(tensor: NamedTensor) -> None:
-    """Refuses a type, or a shape, that values cannot have."""
+    """Refuse a tensor with a type or shape that values cannot have."""
     if tensor.dtype is None:
         known = ", ".join(d.name for d in DType)
         raise RefusedOperator(f"a tensor of {tensor.type_name}; supported: {known}")

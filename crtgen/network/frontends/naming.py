@@ -9,8 +9,8 @@ _MAX_LENGTH = 40
 
 
 def identifier(text: str, default: str) -> str:
-    """Return ``text`` as a C identifier in lower case, without TensorFlow's decoration, of at most 40
-    characters.
+    """Return ``text`` as a lower-case C identifier of at most 40 characters, without TensorFlow's
+    decorations.
     """
     plain = re.sub(
         r"^(serving_default_|StatefulPartitionedCall|PartitionedCall)|:\d+$", "", text.split(";")[0]
@@ -22,7 +22,7 @@ def identifier(text: str, default: str) -> str:
 
 
 class Names:
-    """Hands out unique names: a name that is taken gets a number."""
+    """Creates unique names: a name that is already used gets a numeric suffix."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()

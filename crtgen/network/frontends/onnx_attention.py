@@ -1,13 +1,14 @@
-"""Operators that ONNX Runtime's optimiser of transformers writes, as the operators that it found.
+"""Expands the attention operators of ONNX Runtime's transformer optimiser into the operators that they
+replaced.
 
 ``Attention`` is three products with weights in one matrix, their split into heads, and
 
     softmax(q @ k^T * scale + mask) @ v
 
-of each head. ``MultiHeadAttention`` gets q, k and v; in ``QAttention`` input and weights are integers. A mask
-of one row per sequence has 1 for places that count, or only their number; a place that does not count gets
-``mask_filter_value`` added, by default -10,000. Nothing here asks for lengths: Reshape keeps those that are
-0, and lengths that are computed are constants by the time that layers are made.
+for each head. ``MultiHeadAttention`` gets q, k and v; in ``QAttention`` input and weights are integers. A
+mask has one row per sequence, with 1 for valid positions, or just their number; scores of other positions get
+``mask_filter_value`` added, by default -10,000. The expansion does not need to know lengths: Reshape keeps
+lengths given as 0, and computed lengths are constants by the time that layers are made.
 """
 
 from collections.abc import Callable, Iterator, Mapping

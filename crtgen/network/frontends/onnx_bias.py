@@ -1,4 +1,4 @@
-"""The bias of a layer of quantised numbers, as integers in steps of its sums."""
+"""The bias of an integer layer, in units of its accumulator."""
 
 from typing import Any
 
@@ -14,9 +14,9 @@ _APART = 1e-5
 
 
 def bias_of(links: Links, node: FileNode, x: Edge, weights: Edge | None) -> str | None:
-    """Return the name of a bias of int32, empty without one; None for another one.
+    """Return the name of an int32 bias, empty if there is no bias; None if the bias is not supported.
 
-    A constant of floats is rounded to steps of the sums, as ONNX Runtime does it.
+    A constant float bias is rounded to the accumulator's units, as ONNX Runtime does.
     """
     if node.code not in ("Conv", "Gemm") or len(node.inputs) < 3 or not node.inputs[2]:
         return ""

@@ -1,4 +1,4 @@
-"""Checks of ONNX models that the onnx package reports unclearly, or crashes on."""
+"""Checks of ONNX models for errors that the onnx package reports unclearly or crashes on."""
 
 import re
 from collections import Counter
@@ -41,10 +41,10 @@ def label(node: Any, index: int) -> str:
 
 
 def check_order(graph: Any, where: str) -> None:
-    """Raise ``CorruptModelError`` unless each node reads only values that exist before it, and writes new
-    ones.
+    """Raise ``CorruptModelError`` unless each node only reads values that exist before it, and only writes
+    new ones.
 
-    Several constants of one name are an error, too.
+    Duplicate names of constants are an error, too.
     """
     constants = Counter(t.name for t in graph.initializer) + Counter(
         t.values.name for t in graph.sparse_initializer
@@ -72,7 +72,7 @@ def check_order(graph: Any, where: str) -> None:
 
 
 def check_operators(model: Any, where: str, opset: int) -> None:
-    """Raise ``CorruptModelError`` for an operator that its domain does not have, or a domain without a
+    """Raise ``CorruptModelError`` for an operator that its domain does not define, or a domain without a
     version.
     """
     imported = {"" if i.domain in DOMAINS else i.domain for i in model.opset_import}
@@ -106,9 +106,7 @@ def check_attributes(graph: Any, where: str) -> None:
 
 
 def check_typed(model: Any, where: str) -> None:
-    """Raise ``CorruptModelError`` if an operator's input has no type, which would end the process of the onnx
-    package.
-    """
+    """Raise ``CorruptModelError`` if an operator's input has no type, which would crash the onnx package."""
     inner = [g for f in model.functions for n in f.node for g in (n, *_inside(n))]
     inner += [n for node in model.graph.node for n in _inside(node)]
     if any(node.op_type == _ENDS_THE_PROCESS for node in (*inner, *model.graph.node)):
@@ -144,7 +142,7 @@ def _inside(node: Any) -> Iterator[Any]:
 
 
 def free_lengths(graph: Any, where: str) -> None:
-    """Turn -1 into an unknown length. Other negative lengths would crash the onnx package."""
+    """Replace lengths of -1 by unknown ones. Other negative lengths would crash the onnx package."""
     for value in (*graph.input, *graph.output, *graph.value_info):
         for length in value.type.tensor_type.shape.dim:
             if length.dim_value < -1:

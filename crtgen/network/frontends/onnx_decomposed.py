@@ -1,6 +1,6 @@
-"""Operators of quantised numbers in forms that no layer of integers has, spelled out.
+"""Quantised operators for which no integer layer exists, expanded into float operators.
 
-They become DequantizeLinear, the operator on real numbers, and QuantizeLinear.
+They become DequantizeLinear, the operator on floats, and QuantizeLinear.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,14 +15,14 @@ __all__ = ["decomposed", "is_plain_average"]
 
 @dataclass(frozen=True, slots=True)
 class _RealForm:
-    """The operator on real numbers, and the test which nodes are spelled out by it."""
+    """The operator on floats, and the test of which nodes it replaces."""
 
     code: str
     is_one: Callable[[FileNode], bool]
 
 
 def is_plain_average(node: FileNode) -> bool:
-    """Return whether each window of an average is of an image or a line, complete and not dilated."""
+    """Return True if each window of an average is complete and not dilated, on an image or a 1-D signal."""
     padded = any(node.attributes.get("pads", ())) or node.attributes.get("ceil_mode")
     spread = set(node.attributes.get("dilations", ())) - {1}
     if len(node.attributes.get("kernel_shape", ())) > 2:

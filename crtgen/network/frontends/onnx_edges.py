@@ -1,4 +1,4 @@
-"""Quantised tensors of `.onnx` files: numbers, a scale and a zero point, each a tensor of its own."""
+"""Quantised tensors of `.onnx` files: values, a scale and a zero point, each a tensor of its own."""
 
 import math
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ OF_BYTE = -INT8.low
 
 
 def quant_of(scale: Array, zero: Array | None, axis: int | None = None) -> Quant:
-    """Return the quantisation of int8 numbers, also if the file has uint8. Raises ``ValueError`` for other
+    """Return the quantisation as int8, also for uint8 in the file. Raises ``ValueError`` for invalid
     scales.
     """
     check_finite(scale)
@@ -85,7 +85,7 @@ def real_numbers(quant: Quant) -> npt.NDArray[np.float32]:
 
 
 def numbers_of(real: npt.ArrayLike, quant: Quant) -> npt.NDArray[np.int64]:
-    """Quantise real values to int8 as QuantizeLinear does; NaN becomes zero."""
+    """Quantise floats to int8 as QuantizeLinear does; NaN becomes zero."""
     with np.errstate(over="ignore", invalid="ignore"):
         steps = np.rint(np.asarray(real, np.float32) / np.float32(quant.scale))
     whole = np.nan_to_num(steps, posinf=np.inf, neginf=-np.inf) + quant.zero_point
@@ -95,7 +95,9 @@ def numbers_of(real: npt.ArrayLike, quant: Quant) -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """Names of a quantised tensor's numbers, its scale and its zero point (empty if there is none)."""
+    """Names of the tensors of a quantised value: its integers, its scale and its zero point (empty if there
+    is none).
+    """
 
     numbers: str
     scale: str
@@ -103,7 +105,7 @@ class Edge:
 
     @classmethod
     def of(cls, node: FileNode) -> "Edge":
-        """Return the edge that a DequantizeLinear reads, or a QuantizeLinear writes."""
+        """Return the quantised value that a DequantizeLinear reads, or a QuantizeLinear writes."""
         numbers = node.inputs[0] if node.code == DEQUANTIZE else node.outputs[0]
         return cls(numbers, node.inputs[1], node.inputs[2] if len(node.inputs) > 2 else "")
 
@@ -132,11 +134,11 @@ class Links:
         return self.tensors[name].data if name else None
 
     def is_alone(self, name: str, *codes: str) -> bool:
-        """Return whether all readers of a tensor are operators of these types."""
+        """Return True if all readers of a tensor are operators of these types."""
         return name not in self.outputs and all(n.code in codes for n in self.readers.get(name, []))
 
     def is_whole(self, edge: Edge) -> bool:
-        """Return whether a tensor is quantised per tensor, to 8 bits, with constant parameters."""
+        """Return True if a value is quantised per tensor, to 8 bits, with constant parameters."""
         scale, zero = self.data(edge.scale), self.data(edge.zero)
         return (
             scale is not None
@@ -160,7 +162,7 @@ class Links:
         return quant_of(scale, self.data(edge.zero))
 
     def source(self, name: str) -> Edge | None:
-        """Return the quantised tensor of which a real tensor is the dequantised value."""
+        """Return the quantised value of which a float tensor is the dequantised form."""
         node = self.producers.get(name)
         plain = node is not None and node.code == DEQUANTIZE and not node.attributes.get("block_size")
         return Edge.of(node) if node is not None and plain else None
@@ -170,7 +172,7 @@ class Links:
         return edge if edge and self.is_whole(edge) and self.data(edge.numbers) is None else None
 
     def real_data(self, name: str) -> Array | None:
-        """Return a constant of real numbers, which may be quantised per tensor."""
+        """Return a float constant, which may be stored quantised per tensor."""
         data, edge = self.data(name), self.source(name)
         if edge is None:
             return data
@@ -180,7 +182,7 @@ class Links:
         return real_numbers(self.quant(edge))[as_int8(numbers).astype(np.int64) + OF_BYTE]
 
     def alike(self, first: Edge, second: Edge) -> bool:
-        """Return whether two per-tensor quantised tensors have the same parameters and type."""
+        """Return True if two per-tensor quantised values have the same parameters and type."""
         zeros = self.data(first.zero), self.data(second.zero)
         types = [zero.dtype for zero in zeros if zero is not None]
         return self.quant(first) == self.quant(second) and len(set(types)) == 1

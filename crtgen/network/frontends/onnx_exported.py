@@ -16,7 +16,7 @@ __all__ = ["with_sum", "with_turned_weights"]
 
 
 def with_turned_weights(graph: OnnxFileGraph) -> OnnxFileGraph:
-    """Return the graph with quantised constants transposed as the nodes behind them say."""
+    """Return the graph with quantised constants transposed as the following nodes require."""
     made = {name: node for node in graph.nodes for name in node.outputs}
     tensors, nodes = dict(graph.tensors), list[FileNode]()
     for node in graph.nodes:
@@ -42,7 +42,9 @@ def _turned(node: FileNode, before: FileNode, tensors: dict[str, NamedTensor]) -
 
 
 def with_sum(links: Links, node: FileNode) -> FileNode:
-    """Return a MatMul with constant weights and a constant addend as a Gemm; otherwise the node itself."""
+    """Return a MatMul with constant weights and a constant addend as a Gemm; otherwise return the node
+    unchanged.
+    """
     if node.code != "Add":
         return node
     for product, other in (node.inputs, node.inputs[::-1]):

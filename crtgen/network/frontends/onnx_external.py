@@ -1,4 +1,4 @@
-"""Tensor data of an `.onnx` model in files beside it."""
+"""Tensor data of an `.onnx` model in separate files."""
 
 from collections.abc import Iterator
 from pathlib import Path

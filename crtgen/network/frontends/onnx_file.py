@@ -1,7 +1,7 @@
-"""An `.onnx` file as plain, checked data, without the protobuf.
+"""An `.onnx` file as plain, checked data, without protobuf objects.
 
-The onnx package checks a model against the format, and infers types and shapes. Where its messages would not
-help a user, the check is done here before.
+The onnx package checks a model against the format, and infers types and shapes. Errors for which its messages
+would not help a user are checked here first.
 """
 
 import math
@@ -61,7 +61,7 @@ _UNKNOWN_SHAPE = (-1,)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileNode:
-    """A node. ``code`` is its operator, with the domain in front if it is not ONNX's own.
+    """A node. ``code`` is its operator, prefixed by the domain if it is not ONNX's own.
 
     ``opset`` is the version of the domain's operators. An absent optional input or output is empty. Subgraphs
     are attributes. ``proto`` is the node itself, for the onnx package.
@@ -92,7 +92,7 @@ class FileNode:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OnnxFileGraph:
-    """The main graph or a subgraph, with its tensors by name. ``inputs`` are inputs without an
+    """The main graph or a subgraph, with its tensors by name. ``inputs`` are the inputs without an
     initialiser.
     """
 
@@ -113,10 +113,10 @@ def read(
 ) -> OnnxFileGraph:
     """Return the graph of the model in ``data``.
 
-    ``where`` is what the errors call the file, ``folder`` has its external data, ``known`` are the operators
-    that stay as they are: others that are functions of simpler ones become those. ``fixed`` are inputs that
-    become constants. Raises ``CorruptModelError`` if the file is damaged, ``UnsupportedError`` if it has
-    parts that crtgen lacks.
+    ``where`` is the file's name in errors, ``folder`` has its external data, ``known`` are the operators that
+    are kept: others that are functions of simpler operators are expanded. ``fixed`` are inputs that become
+    constants. Raises ``CorruptModelError`` if the file is damaged, ``UnsupportedError`` if it has parts that
+    crtgen lacks.
     """
     with budget.current().enforced():
         return _read(data, where, folder, known, fixed)
@@ -331,7 +331,7 @@ class _OnnxReader:
             raise CorruptModelError(reason, where=self.where, hint=HINT) from error
 
     def check_shape(self, name: str, shape: Sequence[int]) -> None:
-        """Raise ``UnsupportedError`` for more dimensions or elements than any board holds."""
+        """Raise ``UnsupportedError`` for more dimensions or elements than any board can hold."""
         most = min(MAX_ELEMENTS, budget.memory_limit(8))
         if len(shape) > MAX_RANK or math.prod(abs(d) for d in shape) > most:
             text = f"at most {MAX_RANK} dimensions and {most:,} elements"

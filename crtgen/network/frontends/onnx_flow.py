@@ -1,4 +1,4 @@
-"""Subgraphs of an `.onnx` file: If, Loop and Scan. A condition that is a constant leaves one branch."""
+"""Subgraphs of an `.onnx` file: If, Loop and Scan. A constant condition selects one branch."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -195,7 +195,7 @@ def add_flow(
     builder: GraphBuilder,
     results: Sequence[NamedTensor],
 ) -> None:
-    """Add an operator with subgraphs, unless it can be computed from constants. Its operands are in
+    """Add an operator with subgraphs, unless it can be computed from constants. Its operands must be in
     memory.
     """
     values = tuple(builder.value(tensor, "given") for tensor in operands)

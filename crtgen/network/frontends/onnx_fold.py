@@ -1,8 +1,8 @@
-"""Computation of constant nodes, which exporters leave in `.onnx` files.
+"""Evaluates constant nodes, which exporters leave in `.onnx` files.
 
-Operators that exporters use for shapes are computed here. Others whose cost is proportional to their elements
-use the onnx package's definition. The rest is converted as if its inputs were not constant, and computed by
-the reference of the resulting operators. The cost is estimated before.
+Operators with which exporters compute shapes are evaluated here. Others whose cost is proportional to their
+elements use the onnx package's definition. All others are converted as if their inputs were not constant, and
+evaluated by the reference of the resulting operators. The cost is estimated first.
 """
 
 import math
@@ -63,7 +63,7 @@ _WITH_QUANTISED = 19
 
 
 def is_folded(layer: OnnxLayer, inputs: Sequence[NamedTensor]) -> bool:
-    """Return whether all inputs are constant, so that the results can be computed now."""
+    """Return True if all inputs are constant, so that the results can be computed now."""
     code = layer.node.code
     known = code in COMPUTED or code in _EACH_ELEMENT or code in _SIZED or code in _RANDOM
     return known and not layer.node.graphs and all(t.data is not None for t in inputs)
@@ -105,9 +105,7 @@ def _by_package(layer: OnnxLayer, inputs: Sequence[NamedTensor]) -> list[Any]:
 
 
 def compute(node: FileNode, feeds: Mapping[str, Any]) -> list[Any]:
-    """Compute a node from constants, by name, within the budget. Raises ``ValueError`` if it gives
-    nothing.
-    """
+    """Evaluate a node on named constants, within the budget. Raises ``ValueError`` if it gives no result."""
     arrays = [array for array in feeds.values() if isinstance(array, np.ndarray)]
     if node.code in _SIZED:
         length = math.prod(int(abs(a.reshape(-1)[0])) + 1 for a in arrays[:2] if a.size)
@@ -133,7 +131,7 @@ def _ask(operations: int, nbytes: int) -> None:
 
 
 def evaluated(node: FileNode, feeds: Mapping[str, Any]) -> list[Any]:
-    """Evaluate a node on inputs by name. Raises ``ValueError`` if that fails."""
+    """Evaluate a node on named inputs. Raises ``ValueError`` if that fails."""
     try:
         return _run(node, feeds)
     except Exception as error:  # the package raises what its Python code happens to raise

@@ -1,4 +1,4 @@
-"""Expansion of operators that ONNX defines by simpler ones, and of the functions of an `.onnx` model."""
+"""Expands operators that ONNX defines by simpler ones, and the functions of an `.onnx` model."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
@@ -35,9 +35,10 @@ def is_function(code: str) -> bool:
 
 
 def inlined(model: Any, kept: Collection[str]) -> Any:
-    """Return the model, with inferred types, in which only operators ``kept`` may be functions.
+    """Return the model with inferred types, in which all functions except the operators ``kept`` are
+    expanded.
 
-    An operator stays if the package cannot give its definition for its types.
+    An operator is also kept if the package cannot give its definition for its types.
     """
     if model.functions:
         model = inliner.inline_local_functions(model)
@@ -58,9 +59,9 @@ def inlined(model: Any, kept: Collection[str]) -> Any:
 
 
 def check_calls(model: Any) -> None:
-    """Raise ``UnsupportedError`` if nested calls of functions expand to far more nodes.
+    """Raise ``UnsupportedError`` if nested function calls expand to far too many nodes.
 
-    The package already follows all calls when it infers shapes.
+    Without this check the package would follow all calls when it infers shapes.
     """
     bodies = {(f.domain, f.name): f.node for f in model.functions}
     written = len(model.graph.node) + sum(map(len, bodies.values()))

@@ -1,4 +1,4 @@
-"""A node that ONNX Runtime's optimiser wrote, and the parts of the nodes that take its place."""
+"""A node that ONNX Runtime's optimiser wrote, and helpers for the nodes that replace it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ DOMAIN = "com.microsoft"
 
 @dataclass(frozen=True, slots=True)
 class Fused:
-    """A node of the optimiser: its inputs, empty where they are absent, outputs and attributes.
+    """A node of the optimiser: its inputs (empty if absent), outputs and attributes.
 
-    ``ranks`` are the numbers of dimensions of tensors, as far as the file states them; ``opset`` is the
-    version of ONNX's own operators.
+    ``ranks`` are the numbers of dimensions of tensors that the file states; ``opset`` is the version of
+    ONNX's own operators.
     """
 
     graph: Any

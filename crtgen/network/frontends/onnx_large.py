@@ -1,4 +1,4 @@
-"""Large constants of an `.onnx` model, which are taken out of it before the onnx package copies it around."""
+"""Large constants of an `.onnx` model, which are removed before the onnx package copies the model."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -29,7 +29,7 @@ def without_large(model: Any, read: Callable[[Any], Array]) -> tuple[Any, dict[s
 
 
 def check_model(model: Any, large: Mapping[str, Array]) -> None:
-    """Run the package's check, for which large constants without data are empty ones."""
+    """Run the onnx package's check, for which large constants without data count as empty ones."""
     taken = [tensor for tensor in model.graph.initializer if tensor.name in large]
     for tensor in taken:
         tensor.dims[:] = [0]

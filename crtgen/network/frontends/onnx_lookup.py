@@ -1,6 +1,6 @@
-"""Functions of one quantised number, as tables: what is between a DequantizeLinear and a QuantizeLinear.
+"""Tables of functions of one quantised value: the operators between a DequantizeLinear and a QuantizeLinear.
 
-The package's own definition of each operator computes the results of all 256 numbers, in float32.
+The package's own definition of each operator computes the results for all 256 inputs, in float32.
 """
 
 from collections.abc import Iterator

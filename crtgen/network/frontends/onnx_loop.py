@@ -1,4 +1,4 @@
-"""Loop and Scan: a body, the values carried from round to round, and the collected outputs."""
+"""Loop and Scan: a body, the values carried between iterations, and the collected outputs."""
 
 import math
 from collections.abc import Sequence
@@ -33,10 +33,10 @@ class ScanAxis:
 class Rounds:
     """Common parts of Loop and Scan.
 
-    There are at most ``limit`` rounds, as long as ``condition`` holds; ``states`` are carried over.
-    ``sources`` give a slice to each round, ``lines`` describe the collected outputs. The first states are at
-    ``first_input`` and ``first_output`` of the body; the inputs of a Loop's body before them are round number
-    and condition.
+    There are at most ``limit`` iterations, as long as ``condition`` holds; ``states`` are carried over.
+    ``sources`` give a slice to each iteration, ``lines`` describe the collected outputs. The first states are
+    at ``first_input`` and ``first_output`` of the body; in a Loop's body they are preceded by the iteration
+    number and the condition.
     """
 
     body: OnnxFileGraph
@@ -49,7 +49,9 @@ class Rounds:
     first_output: int
 
     def count(self) -> int | None:
-        """Return the number of rounds if no condition ends them; None if it is only known at run time."""
+        """Return the number of iterations if no condition ends them early; None if it is only known at run
+        time.
+        """
         lengths = {tensor.shape[line.axis] for tensor, line in self.sources}
         if len(lengths) > 1:
             raise ValueError(f"inputs of {sorted(lengths)} slices are scanned together")
@@ -63,8 +65,8 @@ class Rounds:
 class LoopBody:
     """A body that becomes a ``While``.
 
-    ``carried`` has the values carried on: the tensor within the body, its first value, its next value, and
-    the node's output that gets the last one. ``fixed`` values are the same in every round.
+    ``carried`` describes each carried value: the tensor in the body, its first value, its next value, and the
+    node's output that gets the last one. ``fixed`` values are the same in every iteration.
     """
 
     layer: OnnxLayer
@@ -104,7 +106,7 @@ class LoopBody:
             self.scope[name] = self._slice(tensor, line)
 
     def end(self) -> None:
-        """Add the outputs of a round: states, round number, collected outputs."""
+        """Add the outputs of an iteration: states, iteration number, collected outputs."""
         r, outputs = self.rounds, self.rounds.body.outputs
         if r.limit is not None and r.limit.data is None:
             self.fixed.append(r.limit)

@@ -1,9 +1,10 @@
-"""Moves of quantised numbers before a layer: the numbers move, and are dequantised behind it.
+"""Moves DequantizeLinear behind operators that only move values, so that a following layer reads quantised
+values.
 
 Many exporters write ``DequantizeLinear -> Reshape -> MatMul`` without another pair of QuantizeLinear and
-DequantizeLinear after the Reshape. Elements that change places, or the greatest of several, are the same
-before and behind DequantizeLinear, so this becomes ``Reshape -> DequantizeLinear -> MatMul``, whose MatMul
-reads quantised numbers. ONNX Runtime does the same.
+DequantizeLinear after the Reshape. Moving elements, or taking the maximum of several, gives the same result
+before and after DequantizeLinear, so this becomes ``Reshape -> DequantizeLinear -> MatMul``, whose MatMul
+reads quantised values. ONNX Runtime does the same.
 """
 
 from dataclasses import replace
@@ -34,7 +35,7 @@ _LAYERS = ("Conv", "Gemm", "MatMul")
 
 
 def with_moved_numbers(graph: OnnxFileGraph) -> OnnxFileGraph:
-    """Exchange each DequantizeLinear with the moves behind it that lead to a layer."""
+    """Exchange each DequantizeLinear with the moves after it that lead to a layer."""
     links = Links.of(graph)
     wanted, producers = _read_by_layers(graph, links), dict(links.producers)
     links = replace(links, producers=producers)

@@ -1,4 +1,4 @@
-"""Batch normalisations behind convolutions, merged into the weights."""
+"""Merges batch normalisations that follow convolutions into the weights."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -20,7 +20,7 @@ Real = npt.NDArray[np.float64]
 
 
 def with_norms_in_weights(graph: OnnxFileGraph) -> OnnxFileGraph:
-    """Merge batch normalisations into convolutions that nothing else reads.
+    """Merge batch normalisations into convolutions whose output nothing else reads.
 
     ``y = factor * (w x + b) + shift`` becomes ``(factor * w) x + (factor * b + shift)``, computed in double.
     """

@@ -1,4 +1,4 @@
-"""LayerNormalization in models of an older version, as ONNX Runtime and its optimiser write it."""
+"""LayerNormalization in models with an older opset, as ONNX Runtime and its optimiser write it."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,7 +15,7 @@ _CODE = "LayerNormalization"
 
 
 def spell_older(model: Any) -> None:
-    """Replace these nodes by operators of the model's version; they stay if the axes are not known.
+    """Replace these nodes by operators of the model's opset; they are kept if the axes are unknown.
 
     ``y = (x - mean) / sqrt(mean((x - mean)**2) + epsilon) * scale + bias``, with means over the last axes.
     """

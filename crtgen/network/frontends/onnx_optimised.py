@@ -1,9 +1,9 @@
-"""Operators that ONNX Runtime's optimiser writes for several of ONNX's, as these again.
+"""Expands operators that ONNX Runtime's optimiser fused back into ONNX's own.
 
 A file that a session saved with ``optimized_model_filepath`` has ``FusedConv`` for Conv and Relu, or
-``DynamicQuantizeMatMul`` for five operators. What crtgen does with the ones that were there before, it does
-with these, too, once they are back: integer layers, fused activations, tables. Functions of one element and
-``FusedMatMul`` have converters of their own.
+``DynamicQuantizeMatMul`` for five operators. After the expansion they are treated like the original
+operators: integer layers, fused activations, tables. Functions of one element and ``FusedMatMul`` have
+converters of their own.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -166,7 +166,7 @@ _REAL = frozenset(("FastGelu", "FusedMatMul", "Gelu", "QuickGelu"))
 
 
 def spell_optimised(model: Any) -> None:
-    """Replace operators of ONNX Runtime's optimiser by ONNX's, and give types to those that stay."""
+    """Replace fused operators of ONNX Runtime's optimiser by ONNX's own, and add types to those that stay."""
     graph, nodes, is_new = model.graph, [], False
     opset = next((i.version for i in model.opset_import if i.domain in DOMAINS), 0)
     ranks = _ranks(graph) if any(_spells(node) for node in graph.node) else {}

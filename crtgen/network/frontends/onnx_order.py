@@ -1,4 +1,4 @@
-"""The nodes of an `.onnx` file in the order in which they can be computed."""
+"""Sorts the nodes of an `.onnx` file into executable order."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
@@ -15,8 +15,8 @@ _MOST_NAMED = 8
 def sort_nodes(graph: Any, where: str) -> None:
     """Sort nodes so that each follows the nodes whose outputs it or its subgraphs read.
 
-    Otherwise the file's order is kept; nodes of subgraphs have to be in order, as for ONNX Runtime. Raises
-    ``CorruptModelError`` for a cycle.
+    Otherwise the file's order is kept. Nodes of subgraphs must already be in order, as ONNX Runtime requires.
+    Raises ``CorruptModelError`` for a cycle.
     """
     given = _given(graph)
     makers = {

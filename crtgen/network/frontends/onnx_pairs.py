@@ -1,7 +1,7 @@
-"""Sums and products of two quantised tensors: whether both of ONNX's definitions of them are one.
+"""Sums and products of two quantised tensors: tests if ONNX's two definitions of them agree.
 
-DequantizeLinear, Add and QuantizeLinear round thrice, QLinearAdd rounds otherwise. For some scales they
-differ, at a few pairs.
+DequantizeLinear, Add and QuantizeLinear round three times, while QLinearAdd rounds differently. For some
+scales the results differ, for a few pairs of inputs.
 """
 
 from functools import lru_cache
@@ -17,7 +17,7 @@ __all__ = ["is_one"]
 
 @lru_cache(maxsize=256)
 def is_one(code: str, a: Quant, b: Quant, y: Quant) -> bool:
-    """Return whether both definitions of ``Add`` or ``Mul`` agree on all 65,536 pairs of int8."""
+    """Return True if both definitions of ``Add`` or ``Mul`` agree on all 65,536 pairs of int8."""
     numbers = np.arange(-OF_BYTE, OF_BYTE, dtype=np.int64)
     x = [real_numbers(q) for q in (a, b)]
     real = x[0][:, None] + x[1] if code == "Add" else x[0][:, None] * x[1]

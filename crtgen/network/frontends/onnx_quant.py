@@ -1,8 +1,9 @@
 """Quantised `.onnx` networks as layers of integers.
 
-Both forms, QDQ and QOperator, become QOperator's: what is between DequantizeLinear and QuantizeLinear becomes
-a layer that reads and writes integers, each with a scale and a zero point. A QuantizeLinear that ends no such
-layer stays, and what precedes it is computed in float32, but for sums of quantised numbers.
+Both forms, QDQ and QOperator, are converted to QOperator: the operators between DequantizeLinear and
+QuantizeLinear become a layer that reads and writes integers, each tensor with a scale and a zero point. A
+QuantizeLinear that does not end such a layer is kept, and everything before it is computed in float32, except
+for sums of quantised values.
 """
 
 from collections.abc import Callable, Mapping
@@ -48,9 +49,9 @@ Nodes = list[FileNode]
 
 
 def with_integer_layers(graph: OnnxFileGraph) -> OnnxFileGraph:
-    """Make an integer layer of each QuantizeLinear that ends one, and int8 of uint8.
+    """Make an integer layer of each QuantizeLinear that ends one, and convert uint8 to int8.
 
-    Raises ``ValueError`` with the node whose numbers are no quantisation.
+    Raises ``ValueError`` with the node whose scales or zero points are not a valid quantisation.
     """
     graph = with_turned_weights(decomposed(with_quantised_weights(with_constants(graph))))
     graph = with_moved_numbers(graph)

@@ -1,14 +1,14 @@
-"""Layers of quantised numbers whose results stay real, such as the last one of a classifier.
+"""Quantised layers whose results stay floats, such as the last one of a classifier.
 
-Training tools end a network with the real sums of its last layer, and quantise nothing behind it. Both of the
-layer's operands are quantised all the same, so its sums are sums of integers: with inputs ``s * (q - z)`` and
+Training tools end a network with the float sums of its last layer, and do not quantise them. Both of the
+layer's operands are still quantised, so its sums are sums of integers: with inputs ``s * (q - z)`` and
 weights ``t * r``, where ``t`` may differ between outputs,
 
     sum(s * (q - z) * t * r) + bias  =  s * t * sum((q - z) * r) + bias
 
-The right side has one multiplication of float32 for each output instead of one for each weight, and the
-weights stay bytes in flash. A bias of whole steps ``s * t`` is added to the sums before. The sums are exact,
-so the result differs from ONNX Runtime's by the rounding of its sums of float32.
+The right side has one float32 multiplication per output instead of one per weight, and the weights stay bytes
+in flash. A bias that is a multiple of ``s * t`` is added to the integer sums. These are exact, so the result
+differs from ONNX Runtime's by the rounding of its float32 sums.
 """
 
 from dataclasses import replace
@@ -35,7 +35,7 @@ Real = npt.NDArray[np.float32]
 
 
 def real_sums(links: Links, node: FileNode) -> list[FileNode] | None:
-    """Return the nodes that compute a layer by sums of integers; None if its operands are not quantised."""
+    """Return the nodes that compute a layer with integer sums; None if its operands are not quantised."""
     if node.code not in _CODES or any(node.attributes.get(n, v) != v for n, v in PLAIN_GEMM.items()):
         return None
     x, weights = links.activation(node.inputs[0]), _weights(links, node)

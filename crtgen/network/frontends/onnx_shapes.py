@@ -1,4 +1,4 @@
-"""Operators with which exporters compute shapes, applied to constants: ONNX's definitions in numpy."""
+"""Operators with which exporters compute shapes, evaluated on constants with numpy by ONNX's definitions."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

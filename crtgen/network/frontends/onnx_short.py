@@ -1,11 +1,12 @@
 """Layers of int16 activations and int8 weights, as TFLite's 16x8 computes them.
 
 ONNX Runtime has no integer kernels for these on a PC: it computes ``QuantizeLinear(Conv(DequantizeLinear(x),
-DequantizeLinear(w)))`` in float32. Its sums of float32 are rounded at each step, so no result is exact to the
-last step of 16 bits. Sums of integers are exact; the factor ``xs * ws / ys`` has 15 bits, as TFLite's, so a
-result is at most one step from the exact one. On cores without an FPU, float32 costs ten times as much.
+DequantizeLinear(w)))`` in float32. Its float32 sums are rounded at each addition, so they are not exact to 16
+bits. Integer sums are exact; the factor ``xs * ws / ys`` has 15 bits, like TFLite's, so a result is at most
+one step from the exact one. On cores without an FPU, float32 costs ten times as much.
 
-Zero points must be 0: the kernels have none. Activations with others, and all other operators, stay float32.
+Zero points must be 0, since the kernels have none. Activations with other zero points, and all other
+operators, stay float32.
 """
 
 from dataclasses import replace
@@ -32,7 +33,7 @@ _SIX = 6.0
 
 
 def short_layer(links: Links, end: FileNode) -> list[FileNode] | None:
-    """Return the layer of int16 that a QuantizeLinear ends; None if there is none."""
+    """Return the int16 layer that a QuantizeLinear ends; None if it ends none."""
     node, edge, activation = links.producers.get(end.inputs[0]), Edge.of(end), ""
     scale = _scale(links, edge)
     if node is None or scale is None or not _is_only(links, end.inputs[0]):

@@ -1,7 +1,7 @@
 """Conversion of uint8 tensors of an `.onnx` file to int8.
 
 Inputs and outputs of the model stay uint8, and so do tensors that operators read as plain integers; each of
-these gets an int8 twin.
+these gets an additional int8 copy.
 """
 
 from collections.abc import Callable, Mapping
@@ -68,14 +68,14 @@ _ZEROS = ("ConvInteger", "MatMulInteger")
 
 @dataclass(frozen=True, slots=True)
 class _SignedQuant:
-    """The quantisation of a tensor as int8, and the type that the file gives its numbers."""
+    """The quantisation of a tensor as int8, and its type in the file."""
 
     quant: Quant
     kind: DType
 
 
 def signed(graph: OnnxFileGraph) -> OnnxFileGraph:
-    """Return the graph with the quantisation of its computed tensors; those of uint8 become int8."""
+    """Return the graph with the quantisation of its computed tensors; uint8 tensors become int8."""
     quants = _quants(graph)
     others = [node for node in graph.nodes if not _knows(node)]
     plain = {name for node in others for name in (*node.reads, *node.outputs)}

@@ -1,4 +1,4 @@
-"""Sparse constants of an `.onnx` file as dense ones: kernels read all weights, also those that are zero."""
+"""Sparse constants of an `.onnx` file as dense ones, since kernels read all weights, including zeros."""
 
 import math
 from collections.abc import Callable
@@ -21,7 +21,7 @@ def make_dense(
 ) -> None:
     """Replace the sparse initialisers of a graph.
 
-    ``constant`` gives the numbers of a tensor, ``check`` raises an error for a name with a shape that is too
+    ``constant`` reads the values of a tensor; ``check`` raises an error if a named tensor's shape is too
     large.
     """
     for sparse in graph.sparse_initializer:

@@ -1,7 +1,7 @@
-"""Element types of `.onnx` files, and the types of crtgen that hold their numbers.
+"""Element types of `.onnx` files, and the crtgen types that hold their values.
 
-Reals of other lengths are computed as float32, and a Cast rounds to what their type has; integers of
-four and two bits are held in eight.
+Floats of other sizes are computed as float32, and a Cast rounds to the precision of their type; integers of
+four and two bits are stored in eight.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ __all__ = ["KINDS", "OnnxType", "held", "kind_of", "note_of", "type_name"]
 
 @dataclass(frozen=True, slots=True)
 class OnnxType:
-    """An element type. ``dtype`` holds its numbers; a type with fewer numbers has a ``format`` or a number of
+    """An element type. ``dtype`` holds its values; a narrower type also has a ``format`` or a number of
     ``bits``.
     """
 
@@ -56,7 +56,7 @@ KINDS: Mapping[str, OnnxType] = {kind.name: kind for kind in _KINDS}
 
 
 def type_name(number: int) -> str:
-    """Return ONNX's name of the type with this number; empty if a file does not state one."""
+    """Return ONNX's name of the type with this code; empty if a file does not state a type."""
     if number == onnx.TensorProto.UNDEFINED:
         return ""
     known = number in onnx.TensorProto.DataType.values()
@@ -68,7 +68,7 @@ def kind_of(number: int) -> OnnxType | None:
 
 
 def held(data: Array, dtype: DType) -> Array:
-    """Return a file's numbers in the type that holds them; numbers beyond its range become infinite."""
+    """Return a file's values in the type that holds them; values beyond its range become infinite."""
     with np.errstate(over="ignore"):
         return data.astype(dtype.numpy, copy=False)
 

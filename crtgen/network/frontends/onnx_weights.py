@@ -1,9 +1,9 @@
-"""Weights of an `.onnx` file that are quantised when the network runs: computed here, once.
+"""Weights of an `.onnx` file that would be quantised at run time: computed here, once.
 
-Quantisation-aware training in PyTorch and NNCF leaves the weights as float32 behind QuantizeLinear, often
-with a Clip to fewer bits, and a DequantizeLinear reads the result; Brevitas leaves the Clip, of integers.
-Nothing of that depends on an input. As constants of eight bits they are the weights of an integer layer, as
-in files of other exporters.
+Quantisation-aware training in PyTorch and NNCF leaves the weights as float32 before a QuantizeLinear, often
+with a Clip to fewer bits, and a DequantizeLinear reads the result; Brevitas writes the Clip on integers. None
+of that depends on an input. As 8-bit constants they become the weights of an integer layer, as in files of
+other exporters.
 
 Example: ``w -> QuantizeLinear -> Clip(-7, 7) -> DequantizeLinear -> Conv`` becomes
 ``w' -> DequantizeLinear -> Conv`` with ``w' = clip(rint(w / scale) + zero, -7, 7)``,
@@ -32,7 +32,7 @@ _WIDER = {"int2": np.int8, "int4": np.int8, "uint2": np.uint8, "uint4": np.uint8
 
 
 def with_quantised_weights(graph: OnnxFileGraph) -> OnnxFileGraph:
-    """Compute each QuantizeLinear of constants, and what is around it or before DequantizeLinear.
+    """Evaluate each QuantizeLinear of constants, and the operators around it up to DequantizeLinear.
 
     Raises ``ValueError`` with the node that cannot be computed.
     """

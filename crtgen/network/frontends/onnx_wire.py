@@ -1,7 +1,7 @@
-"""Estimate of the memory that an `.onnx` file needs once it is parsed, from its bytes alone.
+"""Estimates the memory of a parsed `.onnx` file from its bytes alone.
 
-In protobuf, a field is a varint whose last three bits are the kind of what follows, then a length for some
-kinds: https://protobuf.dev/programming-guides/encoding. Message numbers are those of ``onnx.proto``.
+In protobuf, a field begins with a varint whose last three bits tell the wire type, followed by a length for
+some types: https://protobuf.dev/programming-guides/encoding. Field numbers are those of ``onnx.proto``.
 """
 
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ _MORE = 1 << 7
 
 
 def ask_for_message(data: bytes, spending: Budget) -> None:
-    """Ask the budget for the parsed message. Errors in the file are left to the parser."""
+    """Ask the budget for the memory of the parsed message. Errors in the file are left to the parser."""
     waiting = [("model", 0, len(data))]
     while waiting:
         kind, at, end = waiting.pop()

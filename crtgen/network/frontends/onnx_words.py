@@ -1,8 +1,8 @@
-"""Text outputs of an `.onnx` file, which are left out, since firmware decides on scores.
+"""Removes text outputs of an `.onnx` file, since firmware decides on scores.
 
-Classifiers of scikit-learn have two outputs. The first is the label, a word if the classes have names. The
-second holds the scores, which skl2onnx wraps into dictionaries by a ZipMap unless it is told not to. A device
-needs the scores, in the order of the classes. The words go into a note, for a file of labels.
+Classifiers of scikit-learn have two outputs. The first is the label, which is text if the classes have names.
+The second has the scores, which skl2onnx wraps into dictionaries with a ZipMap unless told not to. A device
+needs the scores, in the order of the classes. The class names go into a note, for a file of labels.
 """
 
 from collections.abc import Iterator
@@ -17,9 +17,9 @@ _WORDS = "classlabels_strings"
 
 
 def without_words(graph: OnnxFileGraph) -> tuple[OnnxFileGraph, str]:
-    """Leave out text outputs and unwrap dictionaries of scores; return the graph and a note on what was done.
+    """Remove text outputs and unwrap dictionaries of scores; return the graph and a note about it.
 
-    A graph with text outputs only stays as it is.
+    A graph that has only text outputs is unchanged.
     """
     wrapped = {n.outputs[0]: n.inputs[0] for n in graph.nodes if n.code == _ZIP_MAP}
     outputs = tuple(wrapped.get(name, name) for name in graph.outputs)

@@ -1,4 +1,4 @@
-"""Collected refusals of a front end, grouped by cause and reported together."""
+"""Refusals collected by a front end, grouped by cause and reported together."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ _MOST_PLACES = 3
 
 
 class RefusedOperator(Exception):
-    """An operator, an option or a type that crtgen lacks. The text names it, and the alternatives.
+    """An operator, option or type that crtgen lacks. The text names it, and the supported alternatives.
 
     ``hint`` says what to do about it.
     """
@@ -23,11 +23,11 @@ class RefusedOperator(Exception):
 
 
 class NotConstant(RefusedOperator):
-    """An operand that is computed at run time, which is not reported if its producer was refused."""
+    """An operand must be constant but is computed at run time; not reported if its producer was refused."""
 
 
 class NotFixed(RefusedOperator):
-    """A tensor with an open length (-1 in ``shape``), which is not reported if its producer was refused."""
+    """A tensor has an open length (-1 in ``shape``); not reported if its producer was refused."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Remainders of integers, computed by other operators."""
+"""Integer remainders, expressed by other operators."""
 
 import numpy as np
 

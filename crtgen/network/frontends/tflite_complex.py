@@ -1,4 +1,4 @@
-"""Complex values around a Fourier transform, as pairs on a last axis."""
+"""Complex values around a Fourier transform, as pairs on an additional last axis."""
 
 from dataclasses import replace
 

@@ -1,7 +1,7 @@
 """Compressed constants of TFLite Micro: operators TFLM_DECODE.
 
-A TFLM_DECODE has pairs of inputs, what is encoded and how: 16 bytes, with the kind of the coding in byte 0
-and versions in bytes 1 and 4, then tables. There are three codings:
+A TFLM_DECODE has pairs of inputs: encoded data, and a description of 16 bytes, with the kind of coding in
+byte 0 and versions in bytes 1 and 4, followed by tables. There are three codings:
 
 - tables: indices of 1 to 7 bits, the first one in the highest bits, into a table of the whole tensor or of a
   channel. The low half of byte 5 has the bits, its high half the axis of the channels, 15 if there is one

@@ -1,4 +1,4 @@
-"""A `.tflite` file as plain, checked data: the only module that touches the flatbuffer.
+"""A `.tflite` file as plain, checked data; no other module reads the flatbuffer.
 
 Flatbuffers' Python reader verifies nothing, so everything is read once, eagerly, with each length and index
 checked. Reading beyond the end of a damaged file is caught in :func:`read`, and nowhere else.
@@ -84,7 +84,7 @@ class TfliteFileGraph:
 def read(data: bytes, where: str, options: Mapping[str, tuple[str, ...]]) -> tuple[TfliteFileGraph, ...]:
     """Read the subgraphs of a model; the first one is the main graph.
 
-    ``where`` is the file's name in errors, ``options`` the fields to read of each options table. Raises
+    ``where`` is the file's name in errors, ``options`` the fields to read from each options table. Raises
     ``CorruptModelError`` if the file is damaged, ``UnsupportedError`` for parts of the format that crtgen
     lacks.
     """

@@ -63,7 +63,7 @@ class _Inner:
 
 
 class TfliteFlow:
-    """Variables and subgraphs of a file; ``operators`` adds the operators of one."""
+    """Variables and subgraphs of a file; ``operators`` adds the operators of a subgraph."""
 
     def __init__(self, graphs: Sequence[TfliteFileGraph], where: str) -> None:
         self.graphs = graphs
@@ -76,7 +76,7 @@ class TfliteFlow:
     def operators(self, number: int, builder: GraphBuilder) -> None: ...
 
     def count(self) -> None:
-        """One operator more: files may name a subgraph many times."""
+        """Count another operator against the limit: files may call a subgraph many times."""
         self._count += 1
         if self._count > _MOST_OPERATORS:
             text = f"its subgraphs have more than {_MOST_OPERATORS:,} operators in all"

@@ -1,19 +1,20 @@
-"""Lists that a loop fills, as TensorFlow's converter lowers them: one update instead of three copies.
+"""Lists that a loop fills, as TensorFlow's converter writes them: turned into one update instead of three
+copies.
 
-Keras writes ``return_sequences=True`` as a WHILE whose round i sets row i of a list. TensorFlow Lite has no
-lists, so the converter makes the list a tensor ``x[n, ...]`` and writes the new row as::
+Keras implements ``return_sequences=True`` as a WHILE whose iteration i sets row i of a list. TensorFlow Lite
+has no lists, so the converter makes the list a tensor ``x[n, ...]`` and writes the new row as::
 
     before = SLICE(x, begin=[0, 0, ...], size=[i, -1, ...])
     after  = SLICE(x, begin=[i + 1, 0, ...], size=[-1, -1, ...])
     x      = CONCATENATION(before, row, after), axis 0
 
-Shapes of ``before`` and ``after`` depend on i, so no static memory plan can hold them. Their concatenation
-has the shape of ``x``, though: everything but row i is copied to where it was. That is
-``DYNAMIC_UPDATE_SLICE(x, row, [i, 0, ...])``, which the plan computes in place, and a round costs one row
+The shapes of ``before`` and ``after`` depend on i, so no static memory plan can hold them. Their
+concatenation has the shape of ``x``, though: everything but row i is copied to the same position. That is
+``DYNAMIC_UPDATE_SLICE(x, row, [i, 0, ...])``, which the plan computes in place, so an iteration costs one row
 instead of two copies of the list.
 
 The rewrite requires all of the pattern: the same ``x`` and ``i`` on both sides, a constant 1 between them,
-and a row of length 1. It only differs for an i outside of the list, with which TensorFlow Lite stops.
+and a row of length 1. It only differs if i is outside of the list, which is an error in TensorFlow Lite.
 """
 
 from dataclasses import dataclass, replace
@@ -29,7 +30,7 @@ _RESHAPES = ("RESHAPE", "EXPAND_DIMS")
 
 
 def with_updates(graph: TfliteFileGraph) -> TfliteFileGraph:
-    """Return the graph with an update for each row that is set; itself if there is none."""
+    """Return the graph with an update for each row that is set; the same graph if there is none."""
     found = _ListRows(graph)
     rows = {op.index: row for op in graph.operators if (row := found.of(op)) is not None}
     if not rows:
@@ -51,7 +52,9 @@ def with_updates(graph: TfliteFileGraph) -> TfliteFileGraph:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """Tensors of an update: the list, its new row, [i], the zeros behind it, and sizes that begin with i."""
+    """Tensors of an update: the list, its new row, [i], the zeros that follow i, and sizes that begin with
+    i.
+    """
 
     list: int
     row: int
@@ -61,7 +64,7 @@ class _Row:
 
 
 class _ListRows:
-    """Finds the pattern in a graph; whatever differs from it stays as it is."""
+    """Finds the pattern in a graph; anything that differs from it is left unchanged."""
 
     def __init__(self, graph: TfliteFileGraph) -> None:
         self._tensors = graph.tensors

@@ -2,8 +2,8 @@
 tables.
 
 ``COMPRESSION_METADATA`` is a flatbuffer of its own (tflite-micro's ``compression/metadata.fbs``). Field 0 is
-its version. Field 1 has for each subgraph a list of tables, each with a tensor, the buffer of its values, and
-the bits of an index.
+its version. Field 1 has a list of tables for each subgraph; each table has a tensor, the buffer of its
+values, and the bits of an index.
 """
 
 import struct
@@ -29,9 +29,9 @@ class TensorLookup:
 
 
 def lookups(model: Any, where: str) -> Mapping[str, TensorLookup]:
-    """Those of a model's tensors, by the tensors' keys.
+    """Return the lookups of a model, by the tensors' keys.
 
-    ``ValueError`` or ``struct.error`` for damaged metadata, ``UnsupportedError`` for a later version.
+    Raises ``ValueError`` or ``struct.error`` for damaged metadata, ``UnsupportedError`` for a later version.
     """
     found: dict[str, TensorLookup] = {}
     for number in range(_checked(model.MetadataLength())):

@@ -1,7 +1,7 @@
-"""Conversion of uint8 networks, as older converters wrote them, to int8: the same numbers, less 128.
+"""Converts uint8 networks, as older converters wrote them, to int8: all values minus 128.
 
 Inputs and outputs of a graph stay uint8, and so do tensors that operators read as plain bytes; each of these
-gets an int8 twin, made by a QUANTIZE of the same scale.
+gets an additional int8 copy, made by a QUANTIZE with the same scale.
 """
 
 from collections.abc import Iterable
@@ -40,7 +40,7 @@ _OF_BYTE = -INT8.low
 
 
 def signed(graph: TfliteFileGraph) -> TfliteFileGraph:
-    """Return the graph with int8 in place of uint8, or the same graph if it computes nothing in uint8."""
+    """Return the graph with int8 instead of uint8, or the same graph if it computes nothing in uint8."""
     tensors = graph.tensors
     if not any(op.code in _COMPUTES and _bytes(tensors, op.inputs[:3]) for op in graph.operators):
         return graph

@@ -1,4 +1,4 @@
-"""Constants as indices into tables, as TFLite Micro has them."""
+"""Constants that are stored as indices into tables, in TFLite Micro's form."""
 
 from math import prod
 
@@ -12,12 +12,12 @@ _MOST_BITS = 7
 
 
 class BadCodes(ValueError):
-    """Lengths or indices that do not fit, with the reason."""
+    """Inconsistent lengths or indices; the text gives the reason."""
 
 
 def table_axis(shape: tuple[int, ...], quant: Quant | None) -> int | None:
-    """Return the axis of channels that have a table each by the scales: the first or the last; None: one
-    table.
+    """Return the axis whose channels have a table each, according to the scales: the first or the last; None
+    means one table.
     """
     axis = None if quant is None else quant.axis
     if axis is not None and axis not in (0, len(shape) - 1):
@@ -30,8 +30,8 @@ def table_axis(shape: tuple[int, ...], quant: Quant | None) -> int | None:
 def looked_up(packed: Array, tables: Array, bits: int, shape: tuple[int, ...], axis: int | None) -> Array:
     """Return ``tables[channel, index]`` in the given shape.
 
-    Indices of ``bits`` bits are ``packed`` into bytes, the first one in the highest bits. Channels are those
-    of ``axis``; None: all share one table. Raises ``BadCodes``.
+    Indices of ``bits`` bits are ``packed`` into bytes, the first one in the highest bits. ``axis`` is the
+    axis of channels with a table each; None means that all share one table. Raises ``BadCodes``.
     """
     if not 1 <= bits <= _MOST_BITS:
         raise BadCodes(f"indices of {bits} bits; possible are 1 to {_MOST_BITS}")

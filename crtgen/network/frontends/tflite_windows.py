@@ -1,7 +1,7 @@
-"""Windows that a subgraph reduces: STABLEHLO_REDUCE_WINDOW, as litert-torch writes poolings of volumes.
+"""Windows that a subgraph reduces: STABLEHLO_REDUCE_WINDOW, which litert-torch writes for 3-D poolings.
 
-The operator names a subgraph of two inputs, which is applied to the elements of each window one after the
-other. If that is a single ADD, MAXIMUM or MINIMUM, the operator gets its name as the option ``Reduction``.
+The operator names a subgraph of two inputs, which is applied to the elements of each window in turn. If the
+subgraph is a single ADD, MAXIMUM or MINIMUM, the operator gets its name as the option ``Reduction``.
 """
 
 from collections.abc import Sequence

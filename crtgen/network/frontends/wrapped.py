@@ -1,4 +1,4 @@
-"""Models inside other files: arrays of C, zip archives, bundles of MediaPipe, exports of Edge Impulse."""
+"""Models inside other files: C arrays, zip archives, MediaPipe bundles, Edge Impulse exports."""
 
 import re
 import string
@@ -39,9 +39,9 @@ _COMPILED = re.compile(r"(^|/)tflite_learn_\d+_compiled\.(c|cpp)$")
 
 @dataclass(frozen=True, slots=True)
 class Wrapped:
-    """A model in a file: its bytes, ``kind`` (a suffix), and its place.
+    """A model inside a file: its bytes, its ``kind`` (a suffix), and its position.
 
-    ``arena_bytes`` is the arena that the file reserves for TensorFlow Lite Micro, if any.
+    ``arena_bytes`` is the arena size that the file sets for TensorFlow Lite Micro, if any.
     """
 
     data: bytes
@@ -51,7 +51,7 @@ class Wrapped:
 
 
 def unwrap(path: Path) -> Wrapped:
-    """Find the only model in a file. Raises ``UsageError`` if there is none, or several."""
+    """Return the only model in a file. Raises ``UsageError`` if it contains none, or several."""
     with budget.spending(str(path)):
         data = files.read(path, "the file")
         archive = path.suffix.lower() in _ARCHIVES

@@ -1,4 +1,4 @@
-"""Operators, nodes and graphs, and the check that every pass has to leave true."""
+"""Operators, nodes and graphs, and the check that must hold after every pass."""
 
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -50,8 +50,8 @@ class AxisMap:
 class Op(ABC):
     """An operator with its attributes: the base of one frozen dataclass per operator.
 
-    The subclass declares its attributes as dataclass fields and is the one place where the operator's
-    meaning is written down.
+    The subclass declares its attributes as dataclass fields, and is the only place that defines the
+    operator's meaning.
     """
 
     name: ClassVar[str]
@@ -64,7 +64,9 @@ class Op(ABC):
 
     @abstractmethod
     def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
-        """Shape and type of each output; raises ``ValueError`` with the reason if the inputs do not fit."""
+        """Return shape and type of each output; raises ``ValueError`` with the reason if the inputs do not
+        match.
+        """
 
     @abstractmethod
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
@@ -74,23 +76,25 @@ class Op(ABC):
     """True if the operator ignores its inputs' quantisation; its output then has the same one."""
 
     def macs(self, sig: Signature) -> int:
-        """Multiplications of an input with a weight; 0 for an operator without weights."""
+        """Return the number of multiplications of an input with a weight; 0 for an operator without
+        weights.
+        """
         return 0
 
     def work(self, sig: Signature) -> int:
-        """Return the cost of the reference, in multiplications that take as long."""
+        """Return the cost of the reference, in multiplications that would take equally long."""
         return self.macs(sig)
 
     def working_elements(self, sig: Signature) -> int:
-        """Elements that the reference holds at once, about."""
+        """Return the approximate number of elements that the reference holds at once."""
         return sum(value.elements for value in (*sig.inputs, *sig.outputs))
 
     def is_identity(self, sig: Signature) -> bool:
-        """Return whether it copies its input, given equal shape, type and quantisation."""
+        """Return True if it copies its input, given equal shape, type and quantisation."""
         return False
 
     def resized(self, sig: Signature) -> "Op":
-        """Return the operator for values whose last axes have other lengths."""
+        """Return the operator for values whose last axes have different lengths."""
         return self
 
     def axis_map(self, sig: Signature, axes: Sequence[int | None]) -> AxisMap | None:
@@ -114,15 +118,13 @@ class Op(ABC):
     def bounds(
         self, sig: Signature, low: Sequence[Array], high: Sequence[Array]
     ) -> tuple[Array, Array] | None:
-        """Return the least and greatest output for inputs between ``low`` and ``high``; None if nothing is
-        known.
-        """
+        """Return the smallest and largest output for inputs between ``low`` and ``high``; None if unknown."""
         if not self.monotonic:
             return None
         return self.reference(sig, low)[0], self.reference(sig, high)[0]
 
     def attributes(self) -> str:
-        """Return the attributes as text, for the dump: ``stride=(2, 2) padding=same``."""
+        """Return the attributes as readable text: ``stride=(2, 2) padding=same``."""
         if not hasattr(self, "__dataclass_fields__"):
             return ""
         pairs = ((f.name, getattr(self, f.name)) for f in fields(self))  # type: ignore[arg-type]
@@ -131,7 +133,7 @@ class Op(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An operator applied to values, which it names. The node's name is unique in its graph."""
+    """An operator applied to named values. The node's name is unique in its graph."""
 
     name: str
     op: Op
@@ -147,8 +149,8 @@ class Graph:
     """A network: nodes in executable order, and every value that they name.
 
     ``inputs`` and ``outputs`` name values in the order of the model's interface. ``states`` are values that
-    live from run to run; each has its name and the name of its next value. ``notes`` tell the user how a file
-    was understood.
+    persist between runs; each has its name and the name of its next value. ``notes`` tell the user how a file
+    was interpreted.
     """
 
     name: str
@@ -180,7 +182,7 @@ class Graph:
         outputs: Sequence[str],
         states: Sequence[tuple[str, str]] = (),
     ) -> "Graph":
-        """Return a verified graph; values that nothing names are left out."""
+        """Return a verified graph, without values that are not used."""
         table = {v.name: v for v in values}
         if len(table) != len(values):
             twice, _ = Counter(v.name for v in values).most_common(1)[0]
@@ -194,7 +196,9 @@ class Graph:
 
     @property
     def lasting(self) -> tuple[str, ...]:
-        """The values that have to be there when a run is over: outputs, and what states become."""
+        """Names of the values that must still exist when a run ends: outputs, and the next values of
+        states.
+        """
         return (*self.outputs, *(after for _, after in self.states))
 
     @property
@@ -213,9 +217,9 @@ class Graph:
         return self._consumers.get(value, ())
 
     def evaluate(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Every value of the network by the operators' numpy references, keyed by name.
+        """Return every value of the network by name, computed by the operators' numpy references.
 
-        States are what they are at first, unless ``inputs`` has them, too.
+        States have their initial values, unless ``inputs`` contains them, too.
         """
         env: dict[str, Array] = {n: v.data for n, v in self.values.items() if v.data is not None}
         env.update(inputs)
@@ -225,9 +229,9 @@ class Graph:
         return env
 
     def run(self, steps: Iterable[Sequence[Array]]) -> Iterator[tuple[Array, ...]]:
-        """Yield the outputs of one run after the other, from the states as they are at first.
+        """Yield the outputs of one run after another, starting from the initial states.
 
-        ``steps`` has an array for each input, for each run.
+        ``steps`` has, for each run, an array for each input.
         """
         states: dict[str, Array] = {}
         for inputs in steps:
@@ -238,8 +242,8 @@ class Graph:
     def verify(self) -> None:
         """Raise ``CorruptModelError`` unless the graph is well formed.
 
-        Names exist, every value is defined once and before it is read, node names are unique, and each
-        node's outputs have the shape and type that its operator infers.
+        Names exist, every value is defined once and before it is used, node names are unique, and each node's
+        outputs have the shape and type that its operator infers.
         """
         self._verify_interface()
         defined = {*self.inputs, *(n for n, v in self.values.items() if v.data is not None)}

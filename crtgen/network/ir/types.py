@@ -15,9 +15,9 @@ Array = npt.NDArray[np.generic]
 
 
 class DType(Enum):
-    """Element type of a tensor; the value is numpy's name of it.
+    """Element type of a tensor; the enum's value is numpy's name of it.
 
-    ``INT4`` is that of constants only, two numbers in a byte; numpy has their numbers as int8.
+    ``INT4`` is for constants only, with two values per byte; in numpy such constants are int8 arrays.
     """
 
     FLOAT32 = "float32"
@@ -55,7 +55,7 @@ class DType(Enum):
 
 
 class Rescaling(Enum):
-    """Arithmetic by which sums and products of an operator are scaled to its output."""
+    """Arithmetic with which sums and products of an operator are scaled to its output."""
 
     FIXED_POINT = "fixed point"
     """TFLite's: by an integer multiplier and a shift; halves go away from zero, or up."""
@@ -68,9 +68,9 @@ class Rescaling(Enum):
 class Quant:
     """Affine quantisation, ``real = scale * (q - zero_point)``.
 
-    One scale and zero point for the whole tensor, or one per index along ``axis``. Scales are float32
-    values held as Python floats, as the model stores them. ``rescaling`` is how results become numbers of
-    the tensor.
+    There is one scale and zero point for the whole tensor, or one per index along ``axis``. Scales are
+    float32 values held as Python floats, as the model stores them. ``rescaling`` selects the arithmetic that
+    scales results to the tensor.
     """
 
     scales: tuple[float, ...]
@@ -107,7 +107,7 @@ class Quant:
 
 
 class Storage(Enum):
-    """Lifetime of a value: within a run, for ever, or from run to run."""
+    """Lifetime of a value: within a run, constant, or persistent between runs."""
 
     TEMPORARY = "temporary"
     CONSTANT = "constant"
@@ -116,7 +116,7 @@ class Storage(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Value:
-    """A tensor of the graph: temporary, constant, or a state that lives from run to run.
+    """A tensor of the graph: temporary, constant, or a state that persists between runs.
 
     ``data`` is a constant's value, or a state's value before the first run. The name identifies it within a
     graph. Dimensions are fixed and positive; a scalar has shape ``()``.
@@ -137,8 +137,8 @@ class Value:
     def constant(
         cls, name: str, data: Array, quant: Quant | None = None, dtype: DType | None = None
     ) -> "Value":
-        """Return a constant with the shape of ``data``, which is made read-only, and its type or another
-        one.
+        """Return a constant with the shape of ``data`` and its type, or another one; the array is made
+        read-only.
         """
         frozen = np.ascontiguousarray(data).reshape(data.shape)
         frozen.setflags(write=False)

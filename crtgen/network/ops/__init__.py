@@ -1,4 +1,4 @@
-"""The operators: attributes, shape rule, numpy reference with the exact arithmetic, test cases."""
+"""The operators: attributes, shape inference, numpy reference with the exact arithmetic, test cases."""
 
 from collections.abc import Iterator
 from importlib import import_module

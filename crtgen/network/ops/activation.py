@@ -50,8 +50,8 @@ class SoftmaxParams:
     """Integers of a quantised softmax.
 
     ``((x - max) << input_left_shift) * input_multiplier / 2**31`` is the exponent in Q5.26; differences below
-    ``diff_min`` contribute nothing. The least number of the output is 0.0, and one step beyond the greatest
-    is 1.0.
+    ``diff_min`` contribute nothing. The smallest output value represents 0.0, and one step beyond the largest
+    represents 1.0.
     """
 
     input_multiplier: int
@@ -61,8 +61,8 @@ class SoftmaxParams:
 
 @dataclass(frozen=True, slots=True)
 class Softmax(_Unary):
-    """``exp(beta * x)`` divided by its sum along the last axis. For int8 the output may be int16, as ``to``
-    says.
+    """``exp(beta * x)`` divided by its sum along the last axis. With int8 input, ``to`` may select an int16
+    output.
     """
 
     name: ClassVar[str] = "softmax"
@@ -81,8 +81,8 @@ class Softmax(_Unary):
         return along_all(sig, axes) if axes[0] != len(sig.x.shape) - 1 else None
 
     def parameters(self, sig: Signature) -> SoftmaxParams | Softmax16Params:
-        """Compute the parameters as TFLite's ``PreprocessSoftmaxScaling``. Raises ``ValueError`` for another
-        quantisation of the output.
+        """Compute the parameters as TFLite's ``PreprocessSoftmaxScaling`` does. Raises ``ValueError`` for an
+        unsupported quantisation of the output.
         """
         x, is_wide = tensor_quant(sig.x), scheme_of(sig.x) is INT16
         _require_probability(sig.y, Quant.tensor(1 / 32768) if is_wide else _probability(scheme_of(sig.y)))
@@ -259,7 +259,7 @@ class ReluParams:
 
 @dataclass(frozen=True, slots=True)
 class Relu(Formula, _Unary, Channelwise):
-    """A clamp as a layer; it requantises if the quantisations of input and output differ."""
+    """A clamp as a layer of its own; it requantises if the quantisations of input and output differ."""
 
     name: ClassVar[str] = "relu"
     monotonic: ClassVar[bool] = True

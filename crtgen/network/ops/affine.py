@@ -1,4 +1,4 @@
-"""Quantisation by scales and zero points that are tensors: ``quantize_by`` and ``dequantize_by``.
+"""Quantisation with scales and zero points that are tensors: ``quantize_by`` and ``dequantize_by``.
 
 Scales and zero points are broadcast: one for all elements, one per channel, or (in another shape) one per
 block.
@@ -25,7 +25,7 @@ WIDTHS = (DType.INT8, DType.UINT8, DType.INT16, DType.UINT16)
 class QuantizeBy(Elementwise):
     """``x, scale, zero -> clamp(rint(x / scale) + zero)``, in the type of the zero points.
 
-    Halves are rounded to even numbers; the result for NaN is not defined.
+    Ties are rounded to even; the result for NaN is undefined.
     """
 
     name: ClassVar[str] = "quantize_by"

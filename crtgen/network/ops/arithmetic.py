@@ -1,4 +1,6 @@
-"""Arithmetic of elements beyond sums and products: quotients, squared differences, ``add_n``, ``prelu``."""
+"""Element-wise arithmetic other than sums and products: quotients, squared differences, ``add_n``,
+``prelu``.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -42,7 +44,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class DivParams:
-    """Integers of a quantised quotient; ``multiplier`` and ``shift`` stand for ``in1 / in2 / out``."""
+    """Integers of a quantised quotient; ``multiplier`` and ``shift`` represent ``in1 / in2 / out``."""
 
     input1_offset: int
     input2_offset: int
@@ -57,9 +59,9 @@ class DivParams:
 class Div(Elementwise, Clamping):
     """``x0 / x1``; integers are truncated towards zero.
 
-    An integer divided by zero is zero, and a quantised zero counts as the next number above it; TFLite Micro
-    leaves both undefined. Quantised quotients near zero are those of its build for x86, where shifts go
-    beyond 31 bits.
+    An integer divided by zero is zero, and a quantised divisor that represents zero counts as the next larger
+    value; TFLite Micro leaves both undefined. Quantised quotients near zero are those of TFLite Micro built
+    for x86, where shifts may exceed 31 bits.
     """
 
     name: ClassVar[str] = "div"
@@ -159,7 +161,7 @@ class SquaredDifference(Formula, Elementwise):
     operands: ClassVar[int] = 2
 
     def parameters(self, sig: Signature) -> SquaredDifferenceParams:
-        """Compute factors in double, relative to twice the larger input scale, as TFLite Micro."""
+        """Compute the factors in double, relative to twice the larger input scale, as TFLite Micro does."""
         a, b, y = (tensor_quant(v) for v in (*sig.inputs, sig.y))
         left = 0 if scheme_of(sig.x) is INT16 else 7
         twice = 2 * max(a.scale, b.scale)
@@ -187,7 +189,7 @@ class SquaredDifference(Formula, Elementwise):
 class AddNParams:
     """``y = clamp(output_offset + sum(((x + input_offset) << 20) / 2) * multiplier * 2**(shift - 31))``.
 
-    As in TFLite Micro, the sum begins with ``input_offset``, which is scaled likewise.
+    As in TFLite Micro, the sum begins with ``input_offset``, which is scaled like an operand.
     """
 
     input_offset: int
@@ -229,8 +231,8 @@ class AddN(Formula, Elementwise):
 
 @dataclass(frozen=True, slots=True)
 class PreluParams:
-    """``y = clamp(output_offset + (x + input_offset) * multiplier * 2**(shift - 31))`` above zero; below it,
-    with another multiplier and shift, ``alpha + alpha_offset`` is a factor, too.
+    """``y = clamp(output_offset + (x + input_offset) * multiplier * 2**(shift - 31))`` for inputs above zero;
+    below, a second multiplier and shift are used, and ``alpha + alpha_offset`` is an additional factor.
     """
 
     input_offset: int
@@ -242,7 +244,7 @@ class PreluParams:
 
 @dataclass(frozen=True, slots=True)
 class Prelu(Formula, Elementwise):
-    """``x0`` if not negative, else ``x0 * x1``; for int16 the slopes ``x1`` are int8."""
+    """``x0`` if not negative, otherwise ``x0 * x1``; for int16 the slopes ``x1`` are int8."""
 
     name: ClassVar[str] = "prelu"
     operands: ClassVar[int] = 2

@@ -32,7 +32,7 @@ class Activation(Enum):
     RELU_0_1 = "relu_0_1"
 
     def float_range(self) -> tuple[float, float]:
-        """Lowest and highest real value; without a bound, the infinities."""
+        """Return the limits of real values; infinities if unlimited."""
         inf = float("inf")
         return {
             "none": (-inf, inf),
@@ -43,7 +43,7 @@ class Activation(Enum):
         }[self.value]
 
     def quantized_range(self, value: Value) -> tuple[int, int]:
-        """Lowest and highest number of a quantised output, as ``CalculateActivationRangeQuantized``."""
+        """Return the limits of a quantised output, as ``CalculateActivationRangeQuantized`` does."""
         (low, high), (least, most) = self.float_range(), scheme_of(value).limits
         quant = tensor_quant(value)
         lowest = least if np.isinf(low) else max(least, _quantize(low, quant))
@@ -51,7 +51,7 @@ class Activation(Enum):
         return lowest, highest
 
     def whole_range(self, value: Value) -> tuple[int, int]:
-        """Lowest and highest number of an output of plain integers."""
+        """Return the limits of an output of plain integers."""
         (low, high), info = self.float_range(), np.iinfo(value.dtype.value)
         return int(max(low, info.min)), int(info.max if np.isinf(high) else high)
 
@@ -77,7 +77,9 @@ class Padding:
         stride: tuple[int, int],
         dilation: tuple[int, int] = (1, 1),
     ) -> "Padding":
-        """TFLite's SAME: ``ceil(size / stride)`` outputs, the odd row or column at the bottom and right."""
+        """Return TFLite's SAME: ``ceil(size / stride)`` outputs, with the odd row or column at the bottom and
+        right.
+        """
         totals = []
         for length, taps, step, spread in zip(size, window, stride, dilation, strict=True):
             outputs = -(-length // step)
@@ -150,10 +152,10 @@ def tensor_quant(value: Value) -> Quant:
 
 
 def magnitude(value: Value) -> int:
-    """Return the largest ``|q - zero_point|`` of a quantised tensor."""
+    """Return the largest possible ``|q - zero_point|`` of a quantised tensor."""
     return scheme_of(value).magnitude(tensor_quant(value).zero_point)
 
 
 def clamp_float(real: npt.NDArray[np.float64], activation: Activation) -> Array:
-    """``real`` as float32 after the activation."""
+    """Return ``real`` as float32 after the activation."""
     return np.clip(real, *activation.float_range()).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Binary networks: 32 numbers, each 1 or -1, in an int32, where a set bit means -1.
+"""Binary networks: 32 values, each 1 or -1, in an int32, where a set bit means -1.
 
 The layout is that of Larq Compute Engine: channels are along the last axis, the first one in the lowest bit;
 bits beyond the last channel are zero.
@@ -37,7 +37,7 @@ def words_of(channels: int) -> int:
 
 
 def packed(negative: Array) -> Array:
-    """Pack truth values ``[..., C]`` into bits ``[..., words]`` of int32."""
+    """Pack booleans ``[..., C]`` into bits ``[..., words]`` of int32."""
     *rows, channels = negative.shape
     bits = np.zeros((*rows, words_of(channels) * WORD), np.uint8)
     bits[..., :channels] = negative
@@ -57,7 +57,7 @@ def _signs(words: Array, channels: int) -> Real:
 
 @dataclass(frozen=True, slots=True)
 class PackSigns(Op):
-    """``x[..., C] -> [..., words]``: a bit is set where a number is below zero, or below its zero point."""
+    """``x[..., C] -> [..., words]``: a bit is set if a value is below zero, or below its zero point."""
 
     name: ClassVar[str] = "pack_signs"
 
@@ -99,7 +99,7 @@ def _require_packed(x: Value, channels: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PackedMaxPool2d(Op):
-    """``x[N,H,W,words] -> [N,oh,ow,words]``: 1 where any number of a window is 1; the padding never is."""
+    """``x[N,H,W,words] -> [N,oh,ow,words]``: 1 if any value of a window is 1; padding never is."""
 
     name: ClassVar[str] = "packed_max_pool2d"
 

@@ -64,7 +64,7 @@ class MulParams:
 
 @dataclass(frozen=True, slots=True)
 class FusedAddParams:
-    """Numbers of an addition in float32.
+    """Parameters of an addition in float32.
 
     ``y = clamp(rint(fma(x0 + 128, factors[0], fma(x1 + 128, factors[1], start))) - 128)``, where each fma is
     rounded once and ``start`` contains the zero points. ONNX Runtime computes sums of int8 in the same way as
@@ -78,8 +78,8 @@ class FusedAddParams:
 
     @classmethod
     def of(cls, a: Quant, b: Quant, y: Quant, limits: tuple[int, int]) -> "FusedAddParams":
-        """Compute the numbers as ONNX Runtime does: each step in float32, and one product with a zero point
-        within an fma.
+        """Compute the parameters as ONNX Runtime does: each step in float32, and one product with a zero
+        point within an fma.
         """
         first, second = single(a.scale / y.scale), single(b.scale / y.scale)
         a_zero, b_zero, y_zero = (quant.zero_point - INT8.low for quant in (a, b, y))
@@ -90,7 +90,7 @@ class FusedAddParams:
 class _Binary(Formula, Elementwise, Clamping):
     """``x0, x1 -> the broadcast shape``; both operands have one type.
 
-    Integers without quantisation are plain numbers of any width, and wrap as numpy's do.
+    Integers without quantisation are plain integers of any width, and wrap as in numpy.
     """
 
     __slots__ = ()
@@ -122,11 +122,11 @@ class _Binary(Formula, Elementwise, Clamping):
 
     @abstractmethod
     def _quantized(self, sig: Signature, a: Expr, b: Expr) -> Expr | None:
-        """Return the quantised result, or None if it is computed in float32."""
+        """Return the quantised result as an expression, or None if it is computed in float32."""
 
 
 class _Sum(_Binary):
-    """Addition and subtraction: both operands are scaled to a common scale first."""
+    """Addition and subtraction: both operands are first brought to a common scale."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Operators on the bits of integers."""
+"""Bitwise operators on integers."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class _Bits(Elementwise):
 
 
 class Bitwise(_Bits):
-    """An operator that combines the bits of two numbers, place by place."""
+    """An operator that combines two integers bit by bit."""
 
     __slots__ = ()
 
@@ -72,10 +72,10 @@ class BitNot(_Bits):
 
 @dataclass(frozen=True, slots=True)
 class Shift(_Bits):
-    """Shift of a number by as many bits as the second operand says.
+    """Shift of an integer by the number of bits in the second operand.
 
-    A shift by the full width or more, or by a negative number, gives zero, and -1 if a negative number is
-    shifted right.
+    A shift by the full width or more, or by a negative number, gives 0, or -1 for a negative integer shifted
+    right.
     """
 
     name: ClassVar[str] = "shift"
@@ -103,7 +103,7 @@ class Shift(_Bits):
 
 @dataclass(frozen=True, slots=True)
 class BitCast(Op):
-    """The bits of a number, read as another type of the same size."""
+    """The bits of a value, reinterpreted as another type of the same size."""
 
     name: ClassVar[str] = "bit_cast"
 

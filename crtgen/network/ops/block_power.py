@@ -1,8 +1,8 @@
-"""Powers of a frame's spectrum in 32 bits, for cores without an FPU.
+"""Power spectra of frames in 32-bit integers, for cores without an FPU.
 
-All numbers of a frame share an exponent, that of the largest one after windowing. Products with numbers of 30
-fractional bits are made of 16-bit products, without the lowest one, so that none needs more than 32 bits.
-Each stage of the transform divides by its radix: nothing overflows, whatever the samples are.
+All values of a frame share an exponent, that of the largest value after windowing. Products with factors of
+30 fractional bits are composed of 16-bit products, without the lowest one, so that none needs more than 32
+bits. Each stage of the transform divides by its radix, so nothing can overflow, whatever the samples are.
 """
 
 from collections.abc import Iterator, Sequence
@@ -53,11 +53,11 @@ _WHOLE = (0, 33)
 
 @dataclass(frozen=True, slots=True)
 class BlockPower(Op):
-    """``x[N] of int16, weights[size] -> y of float32``: powers of a frame's spectrum.
+    """``x[N] of int16, weights[size] -> y of float32``: power spectrum of a frame.
 
-    The frame is that of ``Frame``. ``centred`` frames lose their mean first, and their first sample counts as
-    its own predecessor. A frame is padded with zeros to ``length``, a power of two. Of the ``length / 2 + 1``
-    powers, ``bins`` says which are kept: from the first number to before the second.
+    The frame is that of ``Frame``. The mean of ``centred`` frames is subtracted first, and their first sample
+    counts as its own predecessor. A frame is padded with zeros to ``length``, a power of two. Of the ``length
+    / 2 + 1`` powers, those from the first to the second index of ``bins`` (exclusive) are kept.
     """
 
     name: ClassVar[str] = "block_power"
@@ -104,44 +104,44 @@ class BlockPower(Op):
 
     @property
     def factor(self) -> int:
-        """The pre-emphasis as a float32, with 30 fractional bits."""
+        """Return the pre-emphasis factor, rounded to float32, with 30 fractional bits."""
         return int(fractions(np.array(np.float32(self.preemphasis), np.float64)))
 
 
 def has_block(length: int) -> bool:
-    """Return whether there is a 32-bit transform of ``length`` real values."""
+    """Return True if there is a 32-bit transform of ``length`` real values."""
     return _SHORTEST <= length <= _LONGEST and length & (length - 1) == 0
 
 
 def fractions(values: npt.NDArray[np.float64]) -> Whole:
-    """Return numbers from -1 to 1 with 30 fractional bits."""
+    """Return values from -1 to 1 with 30 fractional bits."""
     return np.rint(values * (1 << FRACTION)).astype(np.int64)
 
 
 def turns30(count: int) -> Whole:
-    """``exp(-2 pi i k / count)`` for k from 0 on: ``[count, 2]``."""
+    """Return ``exp(-2 pi i k / count)`` for k from 0 on: ``[count, 2]``."""
     phase = -2 * np.pi * np.arange(count) / count
     return fractions(np.stack([np.cos(phase), np.sin(phase)], axis=1))
 
 
 def half_turns30(count: int) -> Whole:
-    """Return the factors that separate a transform of ``count`` numbers into two, for numbers 1 to count /
-    2.
+    """Return the factors that split a complex transform of ``count`` values into a real one, for indices 1 to
+    count / 2.
     """
     phase = -np.pi * (np.arange(1, count // 2 + 1) / count + 0.5)
     return fractions(np.stack([np.cos(phase), np.sin(phase)], axis=1))
 
 
 def window30(weights: Floats) -> tuple[Whole, int]:
-    """Return weights times a power of two, so that the greatest is at most 1, and the exponent that was taken
-    out.
+    """Return the weights scaled by a power of two, so that the greatest is at most 1, and the exponent of the
+    scaling.
     """
     exponent = int(np.frexp(float(np.abs(weights).max()))[1])
     return fractions(weights.astype(np.float64) * 2.0**-exponent), exponent
 
 
 def powers_of(now: Whole, before: Whole, weights: Floats, op: BlockPower) -> Floats:
-    """Return the powers ``[rows, powers]`` of samples ``[rows, size]`` and the samples before each row."""
+    """Return the powers ``[rows, powers]`` of samples ``[rows, size]``, given the samples before each row."""
     window, exponent = window30(weights)
     most = np.maximum(np.abs(now).max(axis=1), np.abs(before).max(axis=1))
     bits = ROOM - op.centred - _lengths(most)[:, None]

@@ -60,7 +60,7 @@ def _bytes(numbers: Array) -> Array:
 class Unpack565(Op):
     """``x[H, W] of uint16 -> y[H, W, 3] of uint8``: five bits red, six green, five blue, red on top.
 
-    The upper bits of each are repeated below, so that all bits set are 255.
+    The upper bits of each component are repeated in its lower bits, so that all ones become 255.
     """
 
     name: ClassVar[str] = "unpack565"
@@ -81,7 +81,8 @@ class Unpack565(Op):
 
 @dataclass(frozen=True, slots=True)
 class YuvToRgb(Op):
-    """``x[H, W, 2] -> y[H, W, 3]`` of bytes: luma and, by turns, u and v of two neighbours.
+    """``x[H, W, 2] -> y[H, W, 3]`` of bytes: luma, and alternately u and v, each shared by two adjacent
+    pixels.
 
     ``(LUMA * max(luma - 16, 0) + 2^19 + ... * (v - NEUTRAL) + ... * (u - NEUTRAL)) >> 20``, limited to a
     byte, with the factors of ``YuvFactors``, as in OpenCV's conversion from YUYV.
@@ -111,8 +112,8 @@ class Demosaic(Op):
     """``x[H, W] -> y[H, W, 3]`` of bytes: colours from a sensor with a Bayer pattern.
 
     Red is at ``row`` and ``column`` of the first two by two pixels, blue at the opposite corner. A missing
-    colour of a pixel is the mean of the neighbours that have it, two or four, halves rounded up. The
-    outermost rows and columns repeat the ones beside them.
+    colour of a pixel is the mean of the two or four neighbours that have it, with ties rounded up. The
+    outermost rows and columns copy their inner neighbours.
     """
 
     name: ClassVar[str] = "demosaic"

@@ -1,4 +1,4 @@
-"""A test case of an operator: attributes, shapes, types and constants, and the inputs drawn from a seed."""
+"""A test case of an operator: attributes, shapes, types and constants, and inputs drawn from a seed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,9 +27,9 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Case:
-    """One application of one operator, ``name`` is unique among all cases.
+    """One application of one operator; ``name`` is unique among all cases.
 
-    ``limits`` narrow the range of inputs, by name: the least and the greatest number.
+    ``limits`` narrow the range of inputs by name: the smallest and the largest value.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Case:
     limits: Mapping[str, tuple[float, float]] = field(default_factory=lambda: MappingProxyType({}))
 
     def graph(self) -> Graph:
-        """Return the network of this single node. Its inputs are the values that are not constant; states
+        """Return a network with this single node. Its inputs are the values that are not constant; states
         begin with zeros.
         """
         states = {self.sig.inputs[i]: self.sig.outputs[o] for i, o in self.op.states}
@@ -53,12 +53,12 @@ class Case:
         return Graph.build(self.name, list(values.values()), [node], list(variable), results, pairs)
 
     def inputs(self, seed: int = 0) -> dict[str, Array]:
-        """Draw values for the inputs that are not constant, from their whole range."""
+        """Draw values for the non-constant inputs, from their whole range."""
         random = np.random.default_rng(seed)
         return {v.name: self._draw(random, v) for v in self.sig.inputs if not v.is_constant}
 
     def range_of(self, value: Value) -> tuple[float, float]:
-        """Return the least and the greatest number of an input: all numbers of its type, or -4 to 4 for
+        """Return the smallest and the largest value of an input: all values of its type, or -4 to 4 for
         float32.
         """
         if value.dtype is DType.BOOL:
@@ -88,7 +88,7 @@ def int8s(name: str, shape: tuple[int, ...], scale: float = 0.05, zero_point: in
 
 
 def int16s(name: str, shape: tuple[int, ...], scale: float = 0.0005) -> Value:
-    """Return an int16 tensor quantised as a whole; its zero point is 0."""
+    """Return an int16 tensor with per-tensor quantisation and zero point 0."""
     return Value(name, shape, DType.INT16, Quant.tensor(scale, 0))
 
 
@@ -97,7 +97,7 @@ def floats(name: str, shape: tuple[int, ...]) -> Value:
 
 
 def plain(name: str, shape: tuple[int, ...], dtype: DType = DType.INT32) -> Value:
-    """Integers or truth values that mean themselves."""
+    """Return a tensor of plain integers or booleans."""
     return Value(name, shape, dtype)
 
 
@@ -111,7 +111,9 @@ def make(
     quant: Quant | None = None,
     limits: Mapping[str, tuple[float, float]] = MappingProxyType({}),
 ) -> Case:
-    """Make a case; its output has the inferred shape and type, and ``quant`` or else the first input's."""
+    """Return a case; its output has the inferred shape and type, and the quantisation ``quant`` or else the
+    first input's.
+    """
     ((shape, dtype),) = op.infer(inputs)
     default = inputs[0].quant if dtype in _QUANTISED else None
     output = Value("y", shape, dtype, None if dtype is DType.FLOAT32 else quant or default)
@@ -121,7 +123,7 @@ def make(
 def weights_and_bias(
     seed: str, x: Value, shape: tuple[int, ...], axis: int, per_axis: bool, bias: DType | None = None
 ) -> list[Value]:
-    """Random constants for a layer on ``x``: weights with output channels on ``axis``, and the bias.
+    """Return random constants for a layer on ``x``: weights with output channels on ``axis``, and the bias.
 
     int8 weights are quantised per channel or as a whole; the bias has the product of the scales, and the type
     of the scheme unless another one is given.
@@ -149,7 +151,7 @@ def weights_and_bias(
 
 
 def in_eight_bits(case: Case, scales: int = 0) -> Case:
-    """Return a float32 layer with int8 weights and ``scales`` scales, one for each output channel if 0."""
+    """Return a float32 layer with int8 weights and ``scales`` scales; 0 means one for each output channel."""
     x, w, b = case.sig.inputs
     real, axis = w.array(), getattr(case.op, "channel_axis", 0)
     others = tuple(a for a in range(real.ndim) if a != axis or scales == 1)
@@ -168,7 +170,7 @@ def by_float32(case: Case) -> Case:
 
 
 def in_powers_of_two(case: Case) -> Case:
-    """Make a layer whose weights have scales that are powers of two, so that many sums are halves."""
+    """Return a layer whose weights have power-of-two scales, so that many results are ties in rounding."""
     x, w, b = case.sig.inputs
     assert w.quant is not None
     scales = tuple(2.0 ** -(i % 3) for i in range(len(w.quant.scales)))
@@ -177,7 +179,7 @@ def in_powers_of_two(case: Case) -> Case:
 
 
 def of_few_values(case: Case, bits: int = 4) -> Case:
-    """Make a layer whose weights use only the upper bits; the lower ones are constant."""
+    """Return a layer whose weights vary in the upper ``bits`` bits only; the lower ones are constant."""
     x, w, b = case.sig.inputs
     numbers = (w.array().astype(np.int8) >> (8 - bits) << (8 - bits)) + (1 << (7 - bits))
     inputs = (x, Value.constant(w.name, numbers.astype(np.int8), w.quant), b)
@@ -185,7 +187,9 @@ def of_few_values(case: Case, bits: int = 4) -> Case:
 
 
 def of_few_values_each(case: Case) -> Case:
-    """Make a layer whose output channels have at most 15 weight values each, multiples of 5 to 8."""
+    """Return a layer whose output channels have at most 15 different weight values each, multiples of 5 to
+    8.
+    """
     x, w, b = case.sig.inputs
     steps = 5 + np.arange(w.shape[0]) % 4
     lengths = [-1 if axis == 0 else 1 for axis in range(len(w.shape))]
@@ -195,7 +199,7 @@ def of_few_values_each(case: Case) -> Case:
 
 
 def in_four_bits(case: Case) -> Case:
-    """Make a layer with the upper four bits of its weights, of scales 16 times as large, and a smaller
+    """Return a layer with the upper four bits of its weights, with scales 16 times as large, and a smaller
     bias.
     """
     x, w, b = case.sig.inputs

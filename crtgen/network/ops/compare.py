@@ -1,4 +1,4 @@
-"""Comparisons, logic and choices of elements."""
+"""Comparisons, logic and selection of elements."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ _LEFT_SHIFT = 8
 
 @dataclass(frozen=True, slots=True)
 class ComparisonParams:
-    """Parameters that make two quantised values comparable: an offset, multiplier and shift for each.
+    """Parameters that make two quantised values comparable: an offset, a multiplier and a shift for each.
 
     ``a = ((x + offset) << 8) * multiplier * 2**(shift - 31)``; shifts are <= 0.
     """
@@ -58,8 +58,8 @@ class Comparison(Formula, Elementwise):
         return DType.BOOL
 
     def parameters(self, sig: Signature) -> ComparisonParams:
-        """Compute factors, which are the scales themselves. Raises ``ValueError`` for scales of 1.0 or more,
-        as TFLite Micro refuses them.
+        """Compute the factors, which are the scales themselves. Raises ``ValueError`` for scales of 1.0 or
+        more, which TFLite Micro refuses, too.
         """
         first, second = (self._scaling(value) for value in sig.inputs)
         return ComparisonParams(first, second)
@@ -149,7 +149,7 @@ class LogicalOr(Logical):
 
 
 class Extreme(Elementwise):
-    """The larger or smaller of two stored numbers; like TFLite Micro, it ignores their quantisation."""
+    """The larger or smaller of two stored values; like TFLite Micro, it ignores their quantisation."""
 
     __slots__ = ()
 
@@ -179,7 +179,7 @@ class Minimum(Extreme):
 
 @dataclass(frozen=True, slots=True)
 class Select(Elementwise):
-    """The second operand where the first is true, the third elsewhere, in stored numbers."""
+    """The second operand where the first is true, the third elsewhere, as stored values."""
 
     name: ClassVar[str] = "select"
     operands: ClassVar[int] = 3

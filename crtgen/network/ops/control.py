@@ -1,4 +1,4 @@
-"""Control flow: operators that run graphs, once, or as long as a condition holds."""
+"""Control flow: operators that run graphs, once or as long as a condition holds."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ __all__ = ["ControlFlow", "If", "While"]
 
 
 class ControlFlow(Op):
-    """An operator that contains graphs. It is planned and generated with them, and has no kernel."""
+    """An operator that contains graphs. It is planned and generated together with them, and has no kernel."""
 
     __slots__ = ()
 
@@ -70,8 +70,8 @@ class While(ControlFlow):
     """``inputs... -> outputs...``: runs ``body`` on the inputs, then on its own outputs, while ``condition``
     holds.
 
-    Both graphs get all inputs. The first inputs, as many as there are outputs, are carried from round to
-    round; the rest are the same in every round.
+    Both graphs get all inputs. The first inputs, as many as there are outputs, are carried to the next
+    iteration; the rest are the same in every iteration.
     """
 
     name: ClassVar[str] = "while"
@@ -107,7 +107,7 @@ class While(ControlFlow):
         return carried
 
     def macs(self, sig: Signature) -> int:
-        """Multiplications of one round; the number of rounds is only known at run time."""
+        """Return the multiplications of one iteration; the number of iterations is only known at run time."""
         return self.body.macs + self.condition.macs
 
 

@@ -7,7 +7,7 @@ factor ``scale_x * scale_w / scale_y`` of a channel is the multiplier ``m`` in [
 int16, with 15 bits of the multiplier. Rounding is part of the result, so the reference below follows it step
 by step; kernels use cheaper forms that are proven equal (``crtgen.compiler.kernels.arithmetic.requant``).
 
-Networks in ONNX are rescaled by a float32 product, with halves to even, as ONNX Runtime does it on a PC.
+ONNX networks are rescaled by a float32 product with ties to even, as ONNX Runtime does on a PC.
 """
 
 from collections.abc import Iterator, Sequence
@@ -78,9 +78,9 @@ class ConvParams:
 
     ``y[o] = clamp(output_offset + acc[o] * multipliers[o] * 2**(shifts[o] - 31))`` where ``acc[o]`` is
     ``bias[o] + sum((x + input_offset) * w)``; a positive shift is to the left. ``wide`` sums have 64 bits,
-    and 15 bits of the multiplier count (``multiply_wide``). With ``factors``, these count, by a float32
-    product (``rounded_product``), and multipliers and shifts are next to them. ``is_sum``: the output is the
-    accumulator itself, and nothing but ``input_offset`` counts.
+    and only 15 bits of the multiplier are used (``multiply_wide``). If there are ``factors``, a float32
+    product with them is used instead (``rounded_product``), and multipliers and shifts only approximate them.
+    ``is_sum``: the output is the accumulator itself, and only ``input_offset`` is used.
     """
 
     input_offset: int
@@ -133,7 +133,7 @@ class ConvParams:
 
 
 def sum_bounds(sig: Signature, axis: int) -> list[int]:
-    """Return the largest magnitude that the accumulator of each output channel can have."""
+    """Return the largest possible magnitude of each output channel's accumulator."""
     weights = sig.inputs[1].array()
     axes = tuple(a for a in range(weights.ndim) if a != axis)
     positive, negative = signed_sums(weights, axes)
@@ -143,7 +143,7 @@ def sum_bounds(sig: Signature, axis: int) -> list[int]:
 
 
 def signed_sums(weights: Array, axes: int | tuple[int, ...]) -> tuple[Int64, Int64]:
-    """Return the sums along these axes of the positive integers, and of the negative ones."""
+    """Return the sums of the positive integers along these axes, and those of the negative ones."""
     positive: Int64 = np.maximum(weights, 0).sum(axis=axes, dtype=np.int64)
     return positive, weights.sum(axis=axes, dtype=np.int64) - positive
 
@@ -373,7 +373,7 @@ def _inside(outputs: int, taps: int, step: int, spread: int, start: int, size: i
 
 
 def pad_image(x: Real, padding: Padding, fill: float = 0.0) -> Real:
-    """``x[N,H,W,C]`` with rows and columns of ``fill`` around it."""
+    """Return ``x[N,H,W,C]`` surrounded by rows and columns of ``fill``."""
     border = ((0, 0), (padding.top, padding.bottom), (padding.left, padding.right), (0, 0))
     return np.pad(x, border, constant_values=fill)
 

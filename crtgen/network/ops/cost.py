@@ -1,4 +1,4 @@
-"""Cost of computing an operator by its reference. The budget is asked before the reference runs."""
+"""Cost of evaluating an operator by its reference. The budget is asked before the reference runs."""
 
 from crtgen.base import budget
 from crtgen.network.ir import Graph, Op, Signature
@@ -13,7 +13,9 @@ _ELEMENT = 8
 
 
 def ask_for(op: Op, sig: Signature) -> None:
-    """Ask the budget for computing ``op`` on constants. Raises ``UnsupportedError`` if it is too much."""
+    """Ask the budget for evaluating ``op`` on constants. Raises ``UnsupportedError`` if it is too
+    expensive.
+    """
     spending = budget.current()
     spending.compute(_cost(op, sig), "computing constants")
     spending.hold(_ELEMENT * op.working_elements(sig), "computing a constant")

@@ -30,7 +30,7 @@ __all__ = ["FullyConnected", "cases"]
 
 @dataclass(frozen=True, slots=True)
 class FullyConnected(Weighted, Clamping):
-    """``x[..., K], w[O,K], bias[O] -> [batch, O]``, or ``[..., O]`` where ``keep_dims``.
+    """``x[..., K], w[O,K], bias[O] -> [batch, O]``, or ``[..., O]`` with ``keep_dims``.
 
     Without ``keep_dims`` the input is read as rows of K elements, whatever its shape.
     """
@@ -69,7 +69,9 @@ class FullyConnected(Weighted, Clamping):
         return AxisMap(0) if axis == last - 1 and prod(sig.x.shape[:axis]) == 1 else None
 
     def fewest_channels(self, sig: Signature) -> int:
-        """Return 2 if each channel has a scale, since one scale is computed differently; otherwise 1."""
+        """Return 2 if each channel has its own scale, since a layer with a single scale is computed
+        differently; otherwise 1.
+        """
         quant = sig.inputs[1].quant
         return 2 if quant is not None and len(quant.scales) > 1 else 1
 
@@ -81,9 +83,7 @@ class FullyConnected(Weighted, Clamping):
         return sig.y.elements * sig.inputs[1].shape[1]
 
     def parameters(self, sig: Signature) -> ConvParams:
-        """Return the parameters of a convolution, but with a float32 product ``in * filter`` if there is one
-        scale.
-        """
+        """Return a convolution's parameters; with a single scale, ``in * filter`` is a float32 product."""
         return parameters_of(sig, self.activation, self.channel_axis, one=True)
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:

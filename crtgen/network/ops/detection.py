@@ -22,11 +22,11 @@ _Found = list[tuple[int, int, float]]
 class DetectionPostProcess(Op):
     """``encodings[1,N,4+], scores[1,N,C], anchors[N,4] -> boxes[1,M,4], classes, scores[1,M], count``.
 
-    An encoding is the centre and the size of a box, in ``scales`` (y, x, h, w), relative to its anchor. Among
-    boxes that overlap by more than ``most_overlap`` (intersection over union) the one with the best score is
-    kept. With ``regular`` that is done for each class, up to ``per_class`` boxes; else once, for the best
-    ``classes_per_box`` classes of each box. C may include a background class, which comes first. A box
-    without an area overlaps with none; unused outputs are 0.
+    An encoding is the centre and the size of a box, in units of ``scales`` (y, x, h, w), relative to its
+    anchor. Of boxes that overlap by more than ``most_overlap`` (intersection over union), the one with the
+    best score is kept. With ``regular`` this is done for each class, with up to ``per_class`` boxes;
+    otherwise once, for the best ``classes_per_box`` classes of each box. C may include a background class,
+    which comes first. A box with area zero overlaps with none; unused outputs are 0.
     """
 
     name: ClassVar[str] = "detection_post_process"
@@ -61,7 +61,7 @@ class DetectionPostProcess(Op):
 
     @property
     def told(self) -> int:
-        """Number of classes reported per box, if its best ones are."""
+        """Return the number of classes reported per box, if its best ones are reported."""
         return min(self.classes_per_box, self.classes)
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:

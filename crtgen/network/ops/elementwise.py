@@ -1,4 +1,4 @@
-"""Common parts of element-wise operators: broadcasting, and unquantised integers."""
+"""Common parts of element-wise operators: broadcasting, and plain integers."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -17,8 +17,8 @@ Numbers = npt.NDArray[Any]
 
 
 class Elementwise(Channelwise):
-    """An operator whose output elements are computed from the elements at the same place in the inputs, which
-    are broadcast.
+    """An operator whose output elements are computed from the elements at the same position of the broadcast
+    inputs.
     """
 
     __slots__ = ()
@@ -34,7 +34,7 @@ class Elementwise(Channelwise):
         return ((np.broadcast_shapes(*(v.shape for v in inputs)), self.result_type(inputs)),)
 
     def require_types(self, inputs: Sequence[Value]) -> None:
-        """Raise ``ValueError`` unless the input types are allowed; by default all must be the same."""
+        """Raise ``ValueError`` unless the input types are allowed; by default all must be equal."""
         for value in inputs[1:]:
             alike = value.dtype is inputs[0].dtype
             require(alike, f"operands of {inputs[0].dtype.value} and {value.dtype.value}")
@@ -44,12 +44,12 @@ class Elementwise(Channelwise):
 
 
 def wide(value: Value, array: Array) -> Numbers:
-    """Return a tensor's numbers in a type with room to compute in: float64 or int64."""
+    """Return a tensor's values in a wider type for computing: float64 or int64."""
     return array.astype(np.float64 if value.dtype is DType.FLOAT32 else np.int64)
 
 
 def wrapped(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Wrap integers to int32, as C does on every core."""
+    """Wrap integers to int32, as C does on every supported core."""
     return numbers.astype(np.int32).astype(np.int64)
 
 

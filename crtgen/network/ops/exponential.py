@@ -1,4 +1,4 @@
-"""Powers of e in float32, each product and sum rounded: the inverse of ``ScaledLog``."""
+"""Exponential function in float32, each product and sum rounded; the inverse of ``ScaledLog``."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ EXP_TERMS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class ScaledExp(Op):
-    """``x -> y``: ``scale * e^x + offset``, x limited to -87 and 88.
+    """``x -> y``: ``scale * e^x + offset``, with x limited to the range -87 to 88.
 
     ``e^x = 2^k e^r`` with ``k = floor(x / ln 2 + 1/2)``; ``e^r`` is a polynomial, ``EXP_TERMS``.
     """

@@ -1,8 +1,8 @@
 """Integer expressions: the computation of one element, defined once for numpy and C.
 
 An operator builds an ``Expr`` from its parameters. ``Expr.of`` evaluates it in numpy, as the operator's
-reference; ``crtgen.compiler.kernels.portable.expr`` writes it in C. Each expression knows its interval, from
-which cheaper forms are proven exact. Numbers have 32 bits, and wrap.
+reference; ``crtgen.compiler.kernels.portable.expr`` writes it in C. Each expression has an interval, from
+which cheaper forms are proven exact. Values have 32 bits, and wrap.
 """
 
 from abc import abstractmethod
@@ -50,10 +50,10 @@ _MEANINGS: Mapping[str, Callable[..., Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Expr:
-    """A number from ``low`` to ``high`` that ``kind`` makes of its ``sources``; for an operand, ``place`` is
-    its number.
+    """An integer from ``low`` to ``high``, computed as ``kind`` from its ``sources``; for an operand,
+    ``place`` is its index.
 
-    ``wraps``: it may have been beyond 32 bits before it wrapped.
+    ``wraps``: the value may have exceeded 32 bits before it wrapped.
     """
 
     kind: str
@@ -65,7 +65,9 @@ class Expr:
 
     @classmethod
     def make(cls, kind: str, *sources: "Expr | int") -> "Expr":
-        """Make an expression. Its interval is bounded by its values at the ends of its sources' intervals."""
+        """Return an expression. Its interval is computed from its values at the ends of its sources'
+        intervals.
+        """
         own = tuple(number(s) if isinstance(s, int) else s for s in sources)
         different = tuple(dict.fromkeys(own))
         corners = (dict(zip(different, c, strict=True)) for c in product(*(s._ends for s in different)))
@@ -87,7 +89,7 @@ class Expr:
         return self.kind == "number"
 
     def of(self, arrays: Sequence[Array], known: Mapping["Expr", Int64] = MappingProxyType({})) -> Int64:
-        """Return the values for these operands; ``known`` may hold values of some expressions."""
+        """Return the values for these operands; ``known`` may hold the values of some expressions."""
         if self in known:
             return known[self]
         if self.is_number:
@@ -125,14 +127,14 @@ class Expr:
         return Expr.make("even", self, *mantissa_of(factor))
 
     def compared(self, sign: str, other: "Expr") -> "Expr":
-        """Return 1 if the comparison with ``other`` holds, else 0; ``sign`` is an operator of C."""
+        """Return 1 if the comparison with ``other`` holds, otherwise 0; ``sign`` is a C operator."""
         return Expr(sign, (self, other), 0, 1)
 
     def clamped(self, low: int, high: int) -> "Expr":
         return Expr.make("clamp", self, low, high)
 
     def split(self, above: Callable[["Expr"], "Expr"], below: Callable[["Expr"], "Expr"]) -> "Expr":
-        """Apply ``above`` if the value is not negative, else ``below``."""
+        """Apply ``above`` if the value is not negative, otherwise ``below``."""
         sides = Expr.make("within", self, 0, _WORD[1]), Expr.make("within", self, _WORD[0], -1)
         return Expr.make("choice", self, above(sides[0]), below(sides[1]))
 
@@ -147,13 +149,13 @@ def operand(sig: Signature, place: int = 0) -> Expr:
 
 
 class Formula(Op):
-    """An operator that computes quantised numbers element by element, as an expression says."""
+    """An operator that computes quantised values element by element, as defined by an expression."""
 
     __slots__ = ()
 
     @abstractmethod
     def formula(self, sig: Signature) -> Expr | None:
-        """Return an element of the output; None for real numbers, and for plain integers."""
+        """Return the expression of an output element; None for floats and for plain integers."""
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
         formula = self.formula(sig)

@@ -1,8 +1,9 @@
 """Real Fourier transform and its inverse, as in TFLite Micro's signal library (KISS FFT).
 
-A transform of n real numbers is one of n / 2 complex numbers and a final separation. In fixed point each
-stage divides its inputs by its radix first, rounded, so that nothing overflows. In float32 every product and
-sum is rounded by itself, in the order of the C code, so that the reference gives the same bits.
+A transform of n real values is computed as one of n / 2 complex values and a final separation step. In fixed
+point each stage first divides its inputs by its radix, with rounding, so that nothing overflows. In float32
+every product and sum is rounded separately, in the order of the C code, so that the reference gives the same
+bits.
 """
 
 from abc import ABC, abstractmethod
@@ -54,9 +55,11 @@ def _require(length: int, inputs: Sequence[Value], *, odd: bool = False) -> None
 
 @dataclass(frozen=True, slots=True)
 class Rfft(Op):
-    """``x[..., N] -> y[..., length + 2]``: length / 2 + 1 numbers, real and imaginary parts in turn.
+    """``x[..., N] -> y[..., length + 2]``: length / 2 + 1 complex values, as alternating real and imaginary
+    parts.
 
-    The input is continued with zeros to ``length``, a power of two; of float32, any for which ``is_fast``.
+    The input is padded with zeros to ``length``, which is a power of two; for float32, any length for which
+    ``is_fast``.
     """
 
     name: ClassVar[str] = "rfft"
@@ -78,9 +81,9 @@ class Rfft(Op):
 
 @dataclass(frozen=True, slots=True)
 class Irfft(Op):
-    """``x[..., length + 2] -> y[..., length]``: the real numbers with this transform.
+    """``x[..., length + 2] -> y[..., length]``: the real values with this transform.
 
-    Results are divided by ``length``. The imaginary parts of the first and the last number count as 0.
+    Results are divided by ``length``. The imaginary parts of the first and the last value are ignored.
     """
 
     name: ClassVar[str] = "irfft"
@@ -100,7 +103,7 @@ class Irfft(Op):
 
 
 def is_fast(length: int) -> bool:
-    """Return whether there is a transform of ``length`` real values: 4 times powers of 2, 3 and 5, up to
+    """Return True if there is a transform of ``length`` real values: 4 times powers of 2, 3 and 5, up to
     8192.
     """
     rest = length
@@ -113,8 +116,8 @@ def is_fast(length: int) -> bool:
 def radices(count: int, eight: bool = False) -> list[int]:
     """Return the radices of a transform's stages, the last stage first.
 
-    Fours, then a two, threes and fives. With ``eight``, the first stage is an eight instead of a four and a
-    two.
+    They are fours, then a two, threes and fives. With ``eight``, the first stage is an eight instead of a
+    four and a two.
     """
     found: list[int] = []
     while count > 1:
@@ -126,13 +129,15 @@ def radices(count: int, eight: bool = False) -> list[int]:
 
 
 def turns(count: int, dtype: DType, sign: int = -1) -> Array:
-    """``exp(sign 2 pi i k / count)`` for k from 0 on: real and imaginary parts, with all bits of the type."""
+    """Return ``exp(sign 2 pi i k / count)`` for k from 0 on: real and imaginary parts, with the full
+    precision of the type.
+    """
     return _factors(sign * 2 * np.pi * np.arange(count) / count, dtype)
 
 
 def half_turns(count: int, dtype: DType, sign: int = -1) -> Array:
-    """Return the factors that separate a transform of ``count`` numbers into two, for numbers 1 to count /
-    2.
+    """Return the factors that split a complex transform of ``count`` values into a real one, for indices 1 to
+    count / 2.
     """
     return _factors(sign * np.pi * (np.arange(1, count // 2 + 1) / count + 0.5), dtype)
 
@@ -145,7 +150,7 @@ def _factors(phase: npt.NDArray[np.float64], dtype: DType) -> Array:
 
 
 def odd_factors(radix: int, j: int) -> tuple[Array, Array]:
-    """Cosines and sines of ``2 pi j m / radix`` for m from 1 to half of an odd radix, in float32."""
+    """Return cosines and sines of ``2 pi j m / radix`` for m from 1 to half of an odd radix, in float32."""
     angles = 2 * np.pi * j * np.arange(1, radix // 2 + 1) / radix
     return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
 
@@ -179,7 +184,7 @@ class _Transformer(ABC):
 
     @abstractmethod
     def _divided(self, x: Pair, by: int) -> Pair:
-        """Return numbers divided so that sums cannot overflow."""
+        """Return the values divided by ``by``, so that sums cannot overflow."""
 
     @abstractmethod
     def _product(self, a: Pair, b: Pair) -> Pair: ...

@@ -31,8 +31,8 @@ def quantize_multiplier(real: float, bound: int = 0) -> tuple[int, int]:
     """Return ``real`` as ``multiplier * 2**(shift - 31)``, with the multiplier in [2**30, 2**31); (0, 0)
     below 2**-32.
 
-    ``bound`` is the largest magnitude to which it will be applied. Raises ``ValueError`` for a negative or
-    infinite factor, and if a shift to the left would exceed 32 bits.
+    ``bound`` is the largest magnitude by which it will be multiplied. Raises ``ValueError`` for a negative or
+    infinite factor, and if a left shift would exceed 32 bits.
     """
     if not 0 <= real < math.inf:
         raise ValueError(f"the ratio of its scales is {real}")
@@ -55,25 +55,25 @@ def quantize_multiplier(real: float, bound: int = 0) -> tuple[int, int]:
 def single(real: float) -> float:
     """Return ``real`` rounded to float32; infinity if it is too large.
 
-    For a product or quotient of two float32 numbers this equals the float32 operation.
+    For a product or quotient of two float32 values, computed in double, this equals the float32 operation.
     """
     with np.errstate(over="ignore"):
         return float(np.float32(real))
 
 
 def round_half_away(real: float) -> int:
-    """Return the nearest integer; halves are rounded away from zero, as by C's ``round``."""
+    """Return the nearest integer; ties are rounded away from zero, as by C's ``round``."""
     return int(math.copysign(math.floor(abs(real) + 0.5), real))
 
 
 def saturating_rounding_doubling_high_mul(a: Int64, b: _Integers) -> Int64:
-    """``a * b / 2**31`` rounded to nearest, halves up; -2**31 squared gives 2**31 - 1."""
+    """Return ``a * b / 2**31`` rounded to nearest, ties up; -2**31 squared gives 2**31 - 1."""
     product: Int64 = np.minimum((a * b + (1 << 30)) >> 31, 2**31 - 1)
     return product
 
 
 def rounding_divide_by_pot(x: Int64, exponent: _Integers) -> Int64:
-    """``x / 2**exponent`` rounded to nearest, halves away from zero."""
+    """Return ``x / 2**exponent`` rounded to nearest, ties away from zero."""
     bits = np.asarray(exponent, np.int64)
     mask = (np.int64(1) << bits) - 1
     rounded: Int64 = (x >> bits) + ((x & mask) > (mask >> 1) + (x < 0))
@@ -81,7 +81,7 @@ def rounding_divide_by_pot(x: Int64, exponent: _Integers) -> Int64:
 
 
 def multiply_by_quantized_multiplier(x: Int64, multiplier: _Integers, shift: _Integers) -> Int64:
-    """``x * multiplier * 2**(shift - 31)``, rounded twice; ``x << shift`` must fit into 32 bits."""
+    """Return ``x * multiplier * 2**(shift - 31)``, rounded twice; ``x << shift`` must fit into 32 bits."""
     left = np.maximum(np.asarray(shift, np.int64), 0)
     right = np.maximum(-np.asarray(shift, np.int64), 0)
     return rounding_divide_by_pot(saturating_rounding_doubling_high_mul(x << left, multiplier), right)
@@ -93,9 +93,9 @@ def reduced_multiplier(multiplier: int) -> int:
 
 
 def multiply_wide(x: Int64, multiplier: _Integers, shift: _Integers) -> Int64:
-    """``x * multiplier * 2**(shift - 31)`` for sums of up to 48 bits, with 15 bits of the multiplier.
+    """Return ``x * multiplier * 2**(shift - 31)`` for sums of up to 48 bits, with 15 bits of the multiplier.
 
-    Halves are rounded up.
+    Ties are rounded up.
     """
     reduced = np.minimum((np.asarray(multiplier, np.int64) + (1 << 15)) >> 16, 0x7FFF)
     total = 15 - np.asarray(shift, np.int64)

@@ -89,7 +89,7 @@ class Abs(RealFunction):
         return np.asarray(np.abs(x))
 
     def parameters(self, sig: Signature) -> AbsParams:
-        """Compute the factor ``in / out`` in double, as TFLite Micro."""
+        """Compute the factor ``in / out`` in double, as TFLite Micro does."""
         x, y = tensor_quant(sig.x), tensor_quant(sig.y)
         factor = quantize_multiplier(x.scale / y.scale, magnitude(sig.x))
         return AbsParams(-x.zero_point, y.zero_point, *factor)
@@ -117,7 +117,7 @@ class RsqrtParams:
 
 @dataclass(frozen=True, slots=True)
 class Rsqrt(RealFunction):
-    """``1 / sqrt(x)``. An int8 output is its greatest number if ``x`` is not positive."""
+    """``1 / sqrt(x)``. An int8 output has its largest value if ``x`` is not positive."""
 
     name: ClassVar[str] = "rsqrt"
 
@@ -125,7 +125,7 @@ class Rsqrt(RealFunction):
         return np.asarray(1 / np.sqrt(x))
 
     def parameters(self, sig: Signature) -> RsqrtParams:
-        """Compute the factor ``1 / (sqrt(in) * out)`` in double, of scales in float32, as TFLite Micro."""
+        """Compute the factor ``1 / (sqrt(in) * out)`` in double from float32 scales, as TFLite Micro does."""
         x, y = tensor_quant(sig.x), tensor_quant(sig.y)
         multiplier, shift = quantize_multiplier(1 / (sqrt(single(x.scale)) * single(y.scale)))
         if not -11 <= shift <= 30:
@@ -217,7 +217,7 @@ class Ceil(RealFunction):
 
 @dataclass(frozen=True, slots=True)
 class Round(RealFunction):
-    """The nearest integer; halves are rounded to even."""
+    """The nearest integer; ties are rounded to even."""
 
     name: ClassVar[str] = "round"
 
@@ -282,7 +282,7 @@ class HardSwish(RealFunction):
 
 @dataclass(frozen=True, slots=True)
 class Gelu(RealFunction):
-    """``x * P(X <= x)`` for a normal distribution: ``x / 2 * erfc(-x / sqrt(2))``."""
+    """``x * P(X <= x)`` for the standard normal distribution: ``x / 2 * erfc(-x / sqrt(2))``."""
 
     name: ClassVar[str] = "gelu"
 
@@ -318,7 +318,7 @@ class Cast(Elementwise):
     """Conversion to another element type.
 
     Integers wrap. Floats are truncated, saturate to int32 (to int64 for 64-bit results), NaN becomes 0, and
-    then they wrap, as on a Cortex-M; TFLite Micro leaves values beyond the type to the compiler.
+    then they wrap, as on a Cortex-M; TFLite Micro leaves values beyond the type's range to the compiler.
     """
 
     name: ClassVar[str] = "cast"

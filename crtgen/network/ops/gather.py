@@ -1,6 +1,6 @@
 """Gathers and slices, whose indices may be computed at run time.
 
-An index out of range counts as the nearest valid one, so that nothing outside is read or written.
+An index out of range is clamped to the valid range, so that nothing outside is read or written.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ def _require_indices(value: Value) -> None:
 class Gather(Op):
     """``x, indices -> x`` with the elements at ``indices`` along ``axis``.
 
-    The first ``batch`` axes of both are the same and are traversed together.
+    The first ``batch`` axes of both operands are the same and are traversed together.
     """
 
     name: ClassVar[str] = "gather"
@@ -49,8 +49,8 @@ class Gather(Op):
         return ((found, x.dtype),)
 
     def sizes(self, sig: Signature) -> tuple[int, int, int, int]:
-        """Return four numbers of elements: the batch, the axes between batch and axis, the axis, and the axes
-        after it.
+        """Return the number of elements in the batch axes, in the axes between batch and axis, along the
+        axis, and in the axes after it.
         """
         shape = sig.x.shape
         return (
@@ -70,9 +70,9 @@ class Gather(Op):
 
 @dataclass(frozen=True, slots=True)
 class GatherNd(Op):
-    """``x, indices -> x`` at places whose leading coordinates are the last axis of ``indices``.
+    """``x, indices -> x`` at positions whose leading coordinates are the last axis of ``indices``.
 
-    Coordinates are combined into the number of an element, which is limited to the valid range.
+    Coordinates are combined into the index of an element, which is clamped to the valid range.
     """
 
     name: ClassVar[str] = "gather_nd"
@@ -86,7 +86,7 @@ class GatherNd(Op):
         return (((*indices.shape[:-1], *x.shape[indices.shape[-1] :]), x.dtype),)
 
     def strides(self, sig: Signature) -> tuple[int, ...]:
-        """Elements of the tensor that one step of each coordinate skips."""
+        """Return the number of elements of the tensor that one step of each coordinate skips."""
         return tuple(prod(sig.x.shape[i + 1 :]) for i in range(sig.inputs[1].shape[-1]))
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:

@@ -1,6 +1,6 @@
 """Fixed-point exp, reciprocal, logistic and tanh: gemmlowp's ``fixedpoint.h``, on int64 arrays.
 
-``Qm`` is a signed 32-bit number with m integer bits and 31 - m fractional bits.
+``Qm`` is a signed 32-bit value with m integer bits and 31 - m fractional bits.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""``grid_sample``: an image at points that are computed at run time."""
+"""``grid_sample``: samples an image at points that are computed at run time."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,9 +26,9 @@ _CUBIC = -0.75
 class GridSample(Op):
     """``x[N,...,C], grid[N,...,k] -> y[N,...,C]``: samples a k-dimensional image at the points of ``grid``.
 
-    A point's coordinates begin with the last axis of the image. They go from -1 to 1 between the centres of
-    the outermost pixels if ``corners``, otherwise between their outer edges. Outside, the image is zero,
-    continued by its nearest pixel, or mirrored.
+    A point's coordinates are in reverse order: the first belongs to the image's last axis. They go from -1 to
+    1 between the centres of the outermost pixels if ``corners``, otherwise between their outer edges.
+    Outside, the image is zero, extended by its nearest pixel, or mirrored.
     """
 
     name: ClassVar[str] = "grid_sample"

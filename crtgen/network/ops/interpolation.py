@@ -1,4 +1,4 @@
-"""Functions of int16 that are known at 513 places, with straight lines between: ``interpolation``."""
+"""Functions of int16 that are tabulated at 513 points and linearly interpolated: ``interpolation``."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _BITS = 7  # between two steps
 
 @dataclass(frozen=True, slots=True)
 class Interpolation(Channelwise):
-    """Interpolation of each int16 in a ``table`` of 513 numbers; ``label`` names the function."""
+    """Interpolation of each int16 in a ``table`` of 513 values; ``label`` names the function."""
 
     name: ClassVar[str] = "interpolation"
 
@@ -47,10 +47,10 @@ class Interpolation(Channelwise):
 
 
 def table_of(function: Callable[[Reals], Reals], scale: float, zero: int, step: float) -> Table:
-    """Tabulate a function at 513 places over the range of int16, in float32 as TFLite's ``LUTPopulate``.
+    """Tabulate a function at 513 points over the range of int16, in float32 as TFLite's ``LUTPopulate`` does.
 
-    ``scale`` and ``zero`` are the input's, ``step`` is the output's scale, whose zero point is 0. Each entry
-    is moved by half of the interpolation error in the middle to the next one.
+    ``scale`` and ``zero`` are the input's; ``step`` is the output's scale, whose zero point is 0. Each entry
+    is moved by half of the interpolation error at the middle of the interval to the next one.
     """
     single = np.float32
     low, high = (single(scale) * single(end - zero) for end in INT16.limits)
@@ -75,7 +75,7 @@ def _rounded(x: Reals) -> Reals:
 
 
 def looked_up(table: Table, x: Int64) -> Int64:
-    """Return values between the places of a table, which are ``1 << _BITS`` apart."""
+    """Return values interpolated between entries of the table, which are ``1 << _BITS`` apart."""
     wide, part = table.astype(np.int64), x & ((1 << _BITS) - 1)
     place = _STEPS // 2 + (x >> _BITS)
     slope = wide[place + 1] - wide[place]

@@ -26,7 +26,7 @@ _OUTPUT = Quant.tensor(1 / 16, INT8.high)
 
 @dataclass(frozen=True, slots=True)
 class LogSoftmaxParams:
-    """Parameters of softmax, and the inverse of its factor: ``back``, a multiplier and a shift."""
+    """Parameters of softmax, and the inverse of its factor as multiplier and shift: ``back``."""
 
     softmax: SoftmaxParams
     back: tuple[int, int]
@@ -46,8 +46,8 @@ class LogSoftmax(Op):
         return along_all(sig, axes) if axes[0] != len(sig.x.shape) - 1 else None
 
     def parameters(self, sig: Signature) -> LogSoftmaxParams:
-        """Compute the parameters as ``PreprocessLogSoftmaxScalingExp``. Raises ``ValueError`` for another
-        quantisation of the output.
+        """Compute the parameters as ``PreprocessLogSoftmaxScalingExp`` does. Raises ``ValueError`` for an
+        unsupported quantisation of the output.
         """
         require(sig.y.quant == _OUTPUT, f"the output has {tensor_quant(sig.y)} instead of {_OUTPUT}")
         p = Softmax().exponents(sig)

@@ -1,4 +1,4 @@
-"""Functions of one int8 number that are known as their 256 results: ``lookup``."""
+"""Functions of one int8 value, given as their 256 results: ``lookup``."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Lookup(Tabulated):
 
     @classmethod
     def of(cls, results: Array, label: str) -> "Lookup":
-        """Make a lookup from the results for all int8 numbers in order."""
+        """Return a lookup from the results for all int8 values, in order."""
         return cls(tuple(int(n) for n in results), label)
 
     def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:

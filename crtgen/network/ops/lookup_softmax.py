@@ -1,4 +1,6 @@
-"""Softmax of int8 as ONNX Runtime's QLinearSoftmax computes it: powers from a table, shares in float32."""
+"""Softmax of int8 as ONNX Runtime's QLinearSoftmax computes it: exponentials from a table, quotients in
+float32.
+"""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -25,9 +27,9 @@ _WHOLE = 1 << 22  # quotients below it are rounded by an addition
 class LookupSoftmaxParams:
     """``y = clamp(rint(table[255 + x - max] * steps / sum(table[...])) + zero_point)``, all in float32.
 
-    ``table[256]`` has the powers of e times a constant; ``steps`` is how many steps of the output make 1.
-    ``is_far``: products may be infinite, or quotients too large for integers, so quotients are limited to
-    ``FAR``, which is beyond all outputs.
+    ``table[256]`` has exponentials times a constant; ``steps`` is the number of output steps that represent
+    1.0. ``is_far``: products may be infinite, or quotients too large for integers, so quotients are limited
+    to ``FAR``, which is beyond all outputs.
     """
 
     FAR: ClassVar[float] = 512.0
@@ -43,7 +45,7 @@ class LookupSoftmaxParams:
 
 @dataclass(frozen=True, slots=True)
 class LookupSoftmax(Op):
-    """``exp(x)`` divided by its sum along the last axis, added up in order."""
+    """``exp(x)`` divided by its sum along the last axis, which is added up in order."""
 
     name: ClassVar[str] = "lookup_softmax"
 
@@ -57,10 +59,10 @@ class LookupSoftmax(Op):
         return along_all(sig, axes) if axes[0] != len(sig.x.shape) - 1 else None
 
     def parameters(self, sig: Signature) -> LookupSoftmaxParams:
-        """Compute the parameters. The table's greatest number is as large as sums allow.
+        """Compute the parameters. The table's largest value is as large as the sums allow.
 
-        ONNX Runtime takes the logarithm in float32. Shares do not depend on that, but for halves of a step,
-        such as those of two equal inputs.
+        ONNX Runtime takes the logarithm in float32. Quotients do not depend on that, except for ties, such as
+        those of two equal inputs.
         """
         x, y = tensor_quant(sig.x), tensor_quant(sig.y)
         room = float(np.float32(math.log(np.float32(_LARGEST) / np.float32(sig.x.shape[-1])))) - _ROOM

@@ -34,9 +34,9 @@ Factor = tuple[int, int]
 class LstmParams:
     """Integers of a quantised LSTM: zero points, and factors as multiplier and shift.
 
-    ``of_input`` and ``of_hidden`` have one per gate, from sums to gates of 12 fractional bits. ``forget``
-    scales gate times cell state, ``update`` gate times gate, both to the cell state; ``output`` gate times
-    gate to the hidden state. ``clip`` bounds the cell state, 0: nothing does.
+    ``of_input`` and ``of_hidden`` have one factor per gate, from sums to gates with 12 fractional bits.
+    ``forget`` scales gate times cell state, ``update`` gate times gate, both to the cell state's scale;
+    ``output`` scales gate times gate to the hidden state's. ``clip`` limits the cell state; 0 means no limit.
     """
 
     input_offset: int
@@ -55,9 +55,9 @@ class LstmParams:
 class Lstm(Op):
     """``x, hidden[B,S], cell[B,S], w[4,S,I], r[4,S,S], bias[4,S] -> y, hidden, cell``.
 
-    ``x[B,T,I]`` gives ``y[B,T,S]``, or both have time first. The gates are input, forget, cell and output:
-    ``cell = forget * cell + input * tanh(gate)``, ``hidden = output * tanh(cell)``, where the weights of a
-    gate are those of the input and of the hidden state. Quantised, cell states and gates are of int16.
+    ``x[B,T,I]`` gives ``y[B,T,S]``, or both have the time axis first. The gates are input, forget, cell and
+    output: ``cell = forget * cell + input * tanh(gate)``, ``hidden = output * tanh(cell)``; each gate has
+    weights for the input and for the hidden state. In quantised layers, cell states and gates are int16.
     """
 
     name: ClassVar[str] = "lstm"
@@ -89,8 +89,8 @@ class Lstm(Op):
         return steps * (sig.inputs[3].elements + sig.inputs[4].elements)
 
     def parameters(self, sig: Signature) -> LstmParams:
-        """Compute the factors as TFLite Micro: those of gates from scales multiplied in float32, others in
-        double.
+        """Compute the factors as TFLite Micro does: for gates from scales multiplied in float32, for others
+        in double.
         """
         x, hidden, cell = (tensor_quant(v) for v in sig.inputs[:3])
         w, r = (_gate_scales(v) for v in sig.inputs[3:5])
@@ -203,7 +203,7 @@ def lstm_case(
     hidden: Quant | None = None,
     seed: int = 1,
 ) -> Case:
-    """Make a layer with random weights; ``cell_power`` is the binary exponent of the cell state's scale."""
+    """Return a layer with random weights; ``cell_power`` is the binary exponent of the cell state's scale."""
     rng = np.random.default_rng(seed)
     steps, batch = (x.shape[0], x.shape[1]) if op.time_major else (x.shape[1], x.shape[0])
     shapes = ((4, units, x.shape[2]), (4, units, units), (4, units))

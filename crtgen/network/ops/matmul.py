@@ -35,9 +35,9 @@ class MatMulParams:
 
 @dataclass(frozen=True, slots=True)
 class BatchMatMul(Op):
-    """``a[..., M, K], b[..., K, N] -> [..., M, N]``; the axes before are broadcast.
+    """``a[..., M, K], b[..., K, N] -> [..., M, N]``; the leading axes are broadcast.
 
-    ``adj_x``, ``adj_y``: the last two axes of this operand are exchanged.
+    With ``adj_x`` or ``adj_y``, the last two axes of that operand are exchanged.
     """
 
     name: ClassVar[str] = "batch_matmul"
@@ -57,7 +57,7 @@ class BatchMatMul(Op):
         return (((*batch, rows, columns), a.dtype),)
 
     def lengths(self, a: Value, b: Value) -> tuple[int, int, int, int]:
-        """Rows, depth, depth of the second operand, columns."""
+        """Return rows, depth, depth of the second operand, columns."""
         (rows, depth), (other, columns) = a.shape[-2:], b.shape[-2:]
         if self.adj_x:
             rows, depth = depth, rows

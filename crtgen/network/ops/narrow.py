@@ -1,4 +1,4 @@
-"""Real numbers with few digits: rounding of a float32 to types of sixteen, eight and four bits."""
+"""Floats of low precision: rounding of float32 to types of sixteen, eight and four bits."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ _BIAS = (1 << 7) - 1
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A type of real numbers: digits of a significand after the first one, the exponent of the least number
-    that has all of them, the greatest number, and whether there are infinity, other things that are no
-    numbers, and a zero below zero."""
+    """A floating-point format: bits of the fraction, the exponent of the smallest normal number, the largest
+    number, and whether it has infinity, NaN and negative zero.
+    """
 
     digits: int
     least: int
@@ -40,8 +40,8 @@ class Format:
 
     @property
     def first(self) -> int:
-        """The least number with all digits, as the bits of a float32; 0 if the format has all exponents of
-        float32.
+        """Return the smallest normal number as the bits of a float32; 0 if the format has the exponent range
+        of float32.
         """
         return (self.least + _BIAS) << _DIGITS if self.least + _BIAS > 1 else 0
 
@@ -65,10 +65,10 @@ FORMATS: Mapping[str, Format] = {
 
 @dataclass(frozen=True, slots=True)
 class RoundTo(Elementwise):
-    """The nearest number of a format, as float32; halves are rounded to even digits.
+    """The nearest number of a format, as float32; ties are rounded to even.
 
-    Numbers beyond the greatest one become infinite, or NaN if the format has no infinity, or with
-    ``saturate`` the greatest one. NaN becomes zero if the format has no NaN.
+    Values beyond the largest one become infinite, or NaN if the format has no infinity; with ``saturate``
+    they become the largest one. NaN becomes zero if the format has no NaN.
     """
 
     name: ClassVar[str] = "round_to"

@@ -30,10 +30,10 @@ __all__ = ["CumSum", "L2Normalization", "L2Pool2d", "cases"]
 
 @dataclass(frozen=True, slots=True)
 class CumSum(Op):
-    """Sums of the elements up to each one along ``axis``, without that element if ``exclusive``.
+    """Sums of the elements up to each position along ``axis``, without that element if ``exclusive``.
 
-    ``reverse``: sums from the last element down to each one. ``product``: products of plain numbers instead
-    of sums. Plain integers wrap.
+    ``reverse``: sums start at the last element. ``product``: products of plain values instead of sums. Plain
+    integers wrap.
     """
 
     name: ClassVar[str] = "cumsum"
@@ -57,7 +57,7 @@ class CumSum(Op):
         return prod(shape[: self.axis]), shape[self.axis], prod(shape[self.axis + 1 :])
 
     def parameters(self, sig: Signature) -> AddNParams:
-        """Return the parameters of ``add_n``: the sum begins with the input's offset, as there."""
+        """Return the parameters of ``add_n``, since the sum begins with the input's offset there, too."""
         x, y = tensor_quant(sig.x), tensor_quant(sig.y)
         finest = 2 * x.scale / (1 << 20)
         require(finest < y.scale, "the output's scale is too fine for its input's scale")
@@ -119,7 +119,7 @@ class L2Normalization(Op):
 
 @dataclass(frozen=True, slots=True)
 class L2Pool2d(Clamping):
-    """``x[N,H,W,C]``: the root of the mean of the squares in each window, of float32."""
+    """``x[N,H,W,C]``: the root mean square of each window, in float32."""
 
     name: ClassVar[str] = "l2_pool_2d"
 

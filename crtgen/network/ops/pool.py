@@ -33,7 +33,7 @@ _PER_TAP = 20_000
 
 @dataclass(frozen=True, slots=True)
 class PoolParams:
-    """Integers of a quantised pooling: its clamp and, for an average that is rescaled, a factor.
+    """Integers of a quantised pooling: its limits and, for an average that is rescaled, a factor.
 
     ``y = clamp(output_offset + rint(f32(f32(sum + start) * factor)))``, where ``start`` accounts for the zero
     point in a window's sum.
@@ -89,7 +89,7 @@ class _Pool(Windowed, Clamping, Channelwise):
 
     @abstractmethod
     def _pool(self, x: Real, sig: Signature) -> Real:
-        """Return the windows' averages or maxima; integers where the input is quantised."""
+        """Return the windows' averages or maxima; integers if the input is quantised."""
 
     def _taps(self, x: Real, sig: Signature, fill: float) -> Iterator[Real]:
         padded = pad_image(x, self.padding, fill)
@@ -100,7 +100,7 @@ class _Pool(Windowed, Clamping, Channelwise):
 
 @dataclass(frozen=True, slots=True)
 class AveragePool2d(_Pool):
-    """The mean of a window, without padding. For int8, halves are rounded away from zero.
+    """The mean of a window; padding does not count. For int8, ties are rounded away from zero.
 
     If the output is rescaled in float32, windows have no padding, and its scale may differ from the input's.
     """
@@ -116,7 +116,7 @@ class AveragePool2d(_Pool):
         return None
 
     def parameters(self, sig: Signature) -> PoolParams:
-        """Compute the parameters. The factor is ``in / out / count``, as ONNX Runtime's; halves go to even
+        """Compute the parameters. The factor is ``in / out / count``, as in ONNX Runtime; ties go to even
         results if the output's step is a multiple of the sum's.
         """
         if not by_float(sig.y):

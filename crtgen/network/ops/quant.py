@@ -1,4 +1,4 @@
-"""Conversion between real and quantised numbers, and between quantisations."""
+"""Conversion between real and quantised values, and between quantisations."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -38,9 +38,9 @@ class RequantizeParams:
 
 @dataclass(frozen=True, slots=True)
 class Quantize(Formula, Channelwise):
-    """Conversion of float32, or of integers, to integers of type ``to`` with a scale of their own.
+    """Conversion of float32, or of integers, to quantised integers of type ``to``.
 
-    NaN becomes the least number.
+    NaN becomes the smallest value.
     """
 
     name: ClassVar[str] = "quantize"
@@ -63,7 +63,7 @@ class Quantize(Formula, Channelwise):
     def parameters(self, sig: Signature) -> AffineParams | RequantizeParams:
         """Return the output's quantisation for float32, or the factor ``in / out`` in double for integers.
 
-        Raises ``ValueError`` if a result exceeds 32 bits; only results of int32 saturate.
+        Raises ``ValueError`` if a result can exceed 32 bits; only results of int32 saturate.
         """
         y = tensor_quant(sig.y)
         if sig.x.dtype is DType.FLOAT32:

@@ -1,4 +1,4 @@
-"""Recurrent layers of float32 over a sequence, as ONNX has them: RNN, GRU, LSTM in one or two directions."""
+"""Float32 recurrent layers over a sequence, as in ONNX: RNN, GRU, LSTM in one or two directions."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,12 +30,12 @@ class Cell(Enum):
 
     @property
     def gates(self) -> int:
-        """Number of sums per unit, in the order of ONNX: z, r, h of a GRU; i, o, f, c of an LSTM."""
+        """Return the number of sums per unit, in ONNX's order: z, r, h for a GRU; i, o, f, c for an LSTM."""
         return 1 if self is Cell.RNN else 4 if self.is_lstm else 3
 
     @property
     def curves(self) -> int:
-        """Activation functions, called f, g and h by ONNX."""
+        """Return the default activation functions, which ONNX calls f, g and h."""
         return 1 if self is Cell.RNN else 3 if self.is_lstm else 2
 
     @property
@@ -78,13 +78,13 @@ CURVES: Mapping[str, _Function] = {
 class Recurrent(Op):
     """``x[T,B,I], w[D,G*S,I], r[D,G*S,S], bias[D,2*G*S], ... -> y[T,D,B,S], hidden[D,B,S], cell[D,B,S]``.
 
-    D directions of S units, each with the G gates of ``kind``. The bias is that of ``w``, then that of ``r``.
-    Optional inputs follow: ``peepholes[D,3*S]`` of the gates i, o and f if ``has_peepholes``, then initial
-    ``hidden`` and ``cell`` if ``starts``, which are zeros otherwise. ``gives`` says which outputs exist. With
-    ``batch_first`` the axis B is the first one of all these.
+    There are D directions of S units, each with the G gates of ``kind``. The bias is that of ``w``, followed
+    by that of ``r``. Optional inputs follow: ``peepholes[D,3*S]`` of the gates i, o and f if
+    ``has_peepholes``, then initial ``hidden`` and ``cell`` if ``starts``, which otherwise are zeros.
+    ``gives`` tells which outputs exist. With ``batch_first`` the axis B is the first one of all these.
 
     ``curves`` are the activations of each direction. With ``backward`` the first direction runs from the end;
-    the second always does. ``clip`` bounds the sums of the gates; 0 means no bound. ``lengths`` are the steps
+    the second always does. ``clip`` limits the sums of the gates; 0 means no limit. ``lengths`` are the steps
     of each sequence of the batch, by default all; beyond its length a sequence gives zeros.
     """
 
@@ -105,7 +105,7 @@ class Recurrent(Op):
         return len(self.curves)
 
     def sizes(self, x: Value, r: Value) -> tuple[int, int, int, int]:
-        """Steps, sequences of the batch, numbers of an input, units."""
+        """Return the numbers of steps, sequences in the batch, values of an input, and units."""
         first, second, depth = x.shape
         steps, batch = (second, first) if self.batch_first else (first, second)
         return steps, batch, depth, r.shape[2]
@@ -230,7 +230,7 @@ def cases() -> Iterator[Case]:
 
 
 def recurrent_case(name: str, op: Recurrent, shape: tuple[int, int, int], units: int, seed: int = 1) -> Case:
-    """Return a layer with random weights, its initial states computed at run time."""
+    """Return a layer with random weights, whose initial states are computed at run time."""
     rng = np.random.default_rng(seed)
     rows, d = op.kind.gates * units, op.directions
     batch = shape[0] if op.batch_first else shape[1]

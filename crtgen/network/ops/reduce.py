@@ -1,4 +1,4 @@
-"""Reductions: ``mean``, ``sum``, the greatest and the least, ``all``, and where the greatest one is."""
+"""Reductions: ``mean``, ``sum``, maximum, minimum, ``all``, and the index of the maximum."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -35,8 +35,9 @@ __all__ = [
 class MeanParams:
     """Integers of a quantised mean or sum over ``count`` elements.
 
-    ``y = clamp(output_offset + (sum(x) + count * input_offset) * multiplier * 2**(shift - 31))``; of a mean,
-    the division by ``count`` is in the multiplier. With a ``factor`` that counts, by a float32 product.
+    ``y = clamp(output_offset + (sum(x) + count * input_offset) * multiplier * 2**(shift - 31))``; for a mean,
+    the multiplier includes the division by ``count``. If there is a ``factor``, a float32 product with it is
+    used instead.
     """
 
     input_offset: int
@@ -68,7 +69,7 @@ class Reduction(Op):
         return ((tuple(d for a, d in enumerate(x.shape) if a not in self.axes), x.dtype),)
 
     def require_type(self, x: Value) -> None:
-        """Raise ``ValueError`` unless the operator accepts this type; plain integers are accepted, too."""
+        """Raise ``ValueError`` unless the operator supports this type; plain integers are supported, too."""
         if not (is_plain(x) and x.dtype.is_integer):
             scheme_of(x)
 
@@ -195,7 +196,7 @@ class All(Reduction):
 
 
 class ArgReduction(Op):
-    """Index of the maximum or minimum along ``axis``, the first one of several."""
+    """Index of the maximum or minimum along ``axis``; of several equal ones, the first."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Pictures of other sizes, with the integers and sums of the libraries that networks are trained with."""
+"""Resizing of pictures, with the integer and float arithmetic of the libraries used in training."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -28,10 +28,10 @@ class Resample(Op):
     """``x[..., N, ...], weights, first[C], widths[C] -> y[..., C, ...]``: weighted sums of neighbours on
     ``axis``.
 
-    The weights of all sums are stored one after another. Bytes with int32 weights become bytes, ``(2^(shift -
+    The weights of all sums are stored one after another. Bytes with int32 weights give bytes, ``(2^(shift -
     1) + sum) >> shift``, clamped, as in Pillow. With float32 weights, products are added to 0 in order; bytes
-    become float32, and float32 becomes bytes: the sum times ``scale``, rounded to the nearest, halves to
-    even, clamped, as in OpenCV's area resize.
+    give float32, and float32 gives bytes: the sum times ``scale``, rounded to nearest with ties to even,
+    clamped, as in OpenCV's area resize.
     """
 
     name: ClassVar[str] = "resample"
@@ -69,7 +69,7 @@ class Resample(Op):
         require(most < 1 << 31, "its sums leave 32 bits")
 
     def sizes(self, sig: Signature) -> tuple[int, int, int]:
-        """Return the numbers of elements before the axis, along it, and behind it."""
+        """Return the number of elements before the axis, along it, and after it."""
         shape = sig.x.shape
         return prod(shape[: self.axis]), shape[self.axis], prod(shape[self.axis + 1 :])
 
@@ -109,13 +109,13 @@ def _require_spans(length: int, weights: Value, first: Value, widths: Value) -> 
 
 @dataclass(frozen=True, slots=True)
 class Blend(Op):
-    """``x[H, W, C] of bytes -> y[h, w, C]``: each pixel between two rows and two columns.
+    """``x[H, W, C] of bytes -> y[h, w, C]``: each pixel is interpolated between two rows and two columns.
 
-    Operands: ``rows[2, h]``, ``row_weights``, ``columns[2, w]``, ``column_weights``. Weights of int16,
-    ``[2, h]`` and ``[2, w]``, are in 2^-11, and bytes come out as of OpenCV's linear resize: a row's sum s is
-    exact, and the pixel ``((above * (s0 >> 4) >> 16) + (below * (s1 >> 4) >> 16) + 2) >> 2``. Weights of
-    float32, ``[h]`` and ``[w]``, are those of the second one, as in ``left + (right - left) * weight``; so
-    float32 comes out, as of TensorFlow.
+    Operands: ``rows[2, h]``, ``row_weights``, ``columns[2, w]``, ``column_weights``. Weights of int16, ``[2,
+    h]`` and ``[2, w]``, are in units of 2^-11, and the result is bytes as in OpenCV's linear resize: a row's
+    sum s is exact, and the pixel is ``((above * (s0 >> 4) >> 16) + (below * (s1 >> 4) >> 16) + 2) >> 2``.
+    Weights of float32, ``[h]`` and ``[w]``, are those of the second pixel, as in ``left + (right - left) *
+    weight``; the result is float32 as in TensorFlow.
     """
 
     name: ClassVar[str] = "blend"
@@ -171,7 +171,8 @@ def _require_places(places: Value, weights: Value, length: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ByteTable(Op):
-    """``x[..., C] of bytes, table[T, 256] -> y[..., C]``: what each byte becomes, in all channels or in each.
+    """``x[..., C] of bytes, table[T, 256] -> y[..., C]``: a table lookup for each byte, with one table for
+    all channels or one for each.
 
     T is 1 or C. The output has the type of the table: int8, uint8 or float32.
     """

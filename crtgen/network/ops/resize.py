@@ -78,7 +78,7 @@ class Lines:
 class ResizeBilinear(_Resize):
     """``x[N,H,W,C] -> [N, *size, C]``: each output pixel is interpolated between four input pixels.
 
-    Shares are float32, or multiples of 1/1024 for quantised images, as in TFLite.
+    Weights are float32, or multiples of 1/1024 for quantised images, as in TFLite.
     """
 
     name: ClassVar[str] = "resize_bilinear"
@@ -133,10 +133,10 @@ class ResizeBilinear(_Resize):
 
 @dataclass(frozen=True, slots=True)
 class ResizeBytes(_Resize):
-    """Bilinear resizing of uint8 minus 128 as TFLite computes it: in float32, one pixel's share after
+    """Bilinear resizing of uint8 minus 128 as TFLite computes it: in float32, adding one pixel's share after
     another.
 
-    int8 images are resized in integers instead, and differ by a step now and then.
+    int8 images are resized in integers instead, and occasionally differ by a step.
     """
 
     name: ClassVar[str] = "resize_bytes"
@@ -168,7 +168,7 @@ class ResizeBytes(_Resize):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sides:
-    """Interpolation along one axis in float32: for each output two neighbours, and the share of each."""
+    """Interpolation along one axis in float32: for each output two neighbours, and the weight of each."""
 
     places: npt.NDArray[np.int32]
     shares: npt.NDArray[np.float32]
@@ -178,10 +178,10 @@ class Sides:
 class ResizeLinear(Channelwise):
     """``x[N,H,W,C] -> [N, *size, C]``: ONNX's linear Resize of float32, rounded as ONNX Runtime rounds.
 
-    The four shares are products of float32, and the sum goes from above left to below right. A
-    QuantizeLinear behind it rounds halves, which are frequent, as it is a little more or less. With
+    The four weights are products of float32, and the sum goes from the upper left to the lower right pixel. A
+    following QuantizeLinear meets frequent ties, which the rounding errors of the sum decide. With
     ``centres`` the centre of pixel i is at i + 1/2, otherwise at i; with ``corners`` the first and the last
-    pixel keep their places. ``scales`` are those of the file; 1 leaves an axis alone.
+    pixel keep their positions. ``scales`` are those of the file; an axis with scale 1 is unchanged.
     """
 
     name: ClassVar[str] = "resize_linear"

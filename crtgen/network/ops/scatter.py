@@ -1,6 +1,6 @@
-"""Operators that write to places computed at run time: ``scatter_nd`` and ``scatter_elements``.
+"""Operators that write to positions computed at run time: ``scatter_nd`` and ``scatter_elements``.
 
-An index beyond a tensor counts as the nearest one within, so that nothing outside is written.
+An index out of range is clamped to the valid range, so that nothing outside is written.
 """
 
 from abc import abstractmethod
@@ -28,9 +28,9 @@ REDUCTIONS: Mapping[str, Callable[[Any, Any, Any], None] | None] = {
 
 
 class Scatter(Op):
-    """``x, indices, updates -> x`` with the updates written at their places, one after another.
+    """``x, indices, updates -> x`` with the updates written at their positions, one after another.
 
-    ``reduction`` is one of ``REDUCTIONS``; integers are plain numbers, and wrap.
+    ``reduction`` is one of ``REDUCTIONS``; integers are plain, and wrap.
     """
 
     __slots__ = ()
@@ -51,11 +51,11 @@ class Scatter(Op):
 
     @abstractmethod
     def check(self, x: tuple[int, ...], indices: tuple[int, ...], updates: tuple[int, ...]) -> None:
-        """Raise ``ValueError`` unless these shapes fit."""
+        """Raise ``ValueError`` unless these shapes match."""
 
     @abstractmethod
     def places(self, sig: Signature, indices: Index) -> Index:
-        """Return the index of each update's destination, in elements."""
+        """Return the element index of each update's destination."""
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
         result, updates = arrays[0].copy().reshape(-1), arrays[2].reshape(-1)
@@ -71,10 +71,10 @@ class Scatter(Op):
 
 @dataclass(frozen=True, slots=True)
 class ScatterNd(Scatter):
-    """``x, indices, updates -> x`` with updates at places whose first coordinates are the last axis of
+    """``x, indices, updates -> x`` with updates at positions whose leading coordinates are the last axis of
     ``indices``.
 
-    The coordinates are combined to the number of an element, and that number has to be in range.
+    The coordinates are combined into the index of an element, which must be in range.
     """
 
     name: ClassVar[str] = "scatter_nd"
@@ -88,11 +88,11 @@ class ScatterNd(Scatter):
         require(updates == shape, f"updates of {shape_text(updates)} instead of {shape_text(shape)}")
 
     def strides(self, sig: Signature) -> tuple[int, ...]:
-        """Elements of the tensor that one step of each coordinate skips."""
+        """Return the number of elements of the tensor that one step of each coordinate skips."""
         return tuple(prod(sig.x.shape[i + 1 :]) for i in range(sig.inputs[1].shape[-1]))
 
     def run(self, sig: Signature) -> int:
-        """Return the number of elements written at each place."""
+        """Return the number of elements written at each position."""
         return prod(sig.x.shape[sig.inputs[1].shape[-1] :])
 
     def places(self, sig: Signature, indices: Index) -> Index:
@@ -104,7 +104,7 @@ class ScatterNd(Scatter):
 
 @dataclass(frozen=True, slots=True)
 class ScatterElements(Scatter):
-    """Updates at their own places, except that the coordinate along ``axis`` is the index."""
+    """Each update is written at its own position, except that the coordinate along ``axis`` is the index."""
 
     name: ClassVar[str] = "scatter_elements"
 

@@ -1,7 +1,7 @@
-"""Number schemes: how tensors store real numbers, and how operators compute with them.
+"""Number schemes: how tensors store real values, and how operators compute with them.
 
-Schemes differ only in what is defined here: operators, passes, front ends and kernels ask the scheme of a
-tensor. A new scheme is another object, with kernels of its own.
+Schemes differ only in the properties defined here: operators, passes, front ends and kernels ask the scheme
+of a tensor. A new scheme is another object, with kernels of its own.
 """
 
 from dataclasses import dataclass
@@ -60,7 +60,9 @@ class Scheme:
         return np.arange(self.low, self.high + 1).astype(self.activations.numpy)
 
     def saturated(self, numbers: npt.ArrayLike, low: int | None = None, high: int | None = None) -> Array:
-        """Return integers as elements of a quantised tensor: clamped to its limits, or to narrower ones."""
+        """Return integers as elements of a quantised tensor: clamped to the type's limits, or to narrower
+        ones.
+        """
         least, most = (self.low if low is None else low), (self.high if high is None else high)
         return np.clip(numbers, least, most).astype(self.activations.numpy)
 
@@ -98,5 +100,5 @@ def has_narrow_weights(x: Value, weights: Value) -> bool:
 
 
 def is_plain(value: Value) -> bool:
-    """Return whether the value holds unquantised integers or booleans."""
+    """Return True if the value holds plain (unquantised) integers or booleans."""
     return value.dtype is not DType.FLOAT32 and value.quant is None

@@ -39,7 +39,7 @@ class Reshape(Op):
         return True
 
     def axis_map(self, sig: Signature, axes: Sequence[int | None]) -> AxisMap | None:
-        """Map an axis to the axis with as many elements before it, and as many behind."""
+        """Map an axis to the output axis with as many elements before it and after it."""
         (axis,) = axes
         found = (a for a in range(len(self.shape)) if _around(self.shape, a) == _around(sig.x.shape, axis))
         return next(map(AxisMap, found), None)
@@ -51,7 +51,9 @@ class Reshape(Op):
         return replace(self, shape=sig.y.shape)
 
     def channel_groups(self, sig: Signature) -> tuple[Index | None, ...] | None:
-        """Group channel n by n modulo the shorter of the two last axes; None unless it divides the longer."""
+        """Group channel n with all channels equal to n modulo the shorter of the two last axes; None unless
+        it divides the longer.
+        """
         before, after = channels(sig.x), channels(sig.y)
         few, many = sorted((before, after))
         return None if many % few else (np.arange(before) % few, np.arange(after) % few)
@@ -59,7 +61,7 @@ class Reshape(Op):
 
 @dataclass(frozen=True, slots=True)
 class Identity(Op):
-    """A copy, for an output that is a constant, an input, or another output."""
+    """A copy, for an output that would otherwise be a constant, an input, or another output."""
 
     name: ClassVar[str] = "identity"
     monotonic: ClassVar[bool] = True
@@ -161,10 +163,10 @@ class Transpose(Op):
 
 @dataclass(frozen=True, slots=True)
 class StridedSlice(Op):
-    """Along each axis the elements ``begin, begin + stride, ...`` before ``end``.
+    """The elements ``begin, begin + stride, ...`` before ``end``, along each axis.
 
-    All are resolved: ``begin`` is an index of the axis, ``end`` is one past it at most, -1 at least (for a
-    negative stride). The axes in ``shrink``, each one element long, are removed.
+    All indices are resolved: ``begin`` is a valid index of the axis, ``end`` is at most its length, and at
+    least -1 (for a negative stride). The axes in ``shrink``, which have one element each, are removed.
     """
 
     name: ClassVar[str] = "strided_slice"
@@ -224,7 +226,7 @@ class StridedSlice(Op):
 
 @dataclass(frozen=True, slots=True)
 class Concat(Op):
-    """The inputs one after another along ``axis``; all are quantised alike."""
+    """The inputs joined along ``axis``; all have the same quantisation."""
 
     name: ClassVar[str] = "concat"
     monotonic: ClassVar[bool] = True

@@ -18,7 +18,7 @@ _ABOVE = (4, 8, 12, 14, 15, 16, 17, 19, 20, 21, 22, 25, 27, 28, 29, 30, 31, 33, 
 
 
 def sigmoid_table() -> npt.NDArray[np.uint16]:
-    """Tabulate ``65536 / (1 + exp(-i / 24))`` for i from 0 to 255, rounded; some entries are one more, as in
+    """Return ``65536 / (1 + exp(-i / 24))`` for i from 0 to 255, rounded; some entries are 1 higher, as in
     TFLite.
     """
     table = np.rint(65536 / (1 + np.exp(-np.arange(256) / 24)))
@@ -27,8 +27,8 @@ def sigmoid_table() -> npt.NDArray[np.uint16]:
 
 
 def sigmoid_places(logistic: bool) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint16]]:
-    """Return the table with the value that counts beyond the last place, and the differences, 0 from there
-    on.
+    """Return the table with the value used beyond its end, and the differences of entries, which are 0
+    there.
     """
     table = sigmoid_table().astype(np.int64)
     slopes = np.append(np.diff(table), 0)
@@ -45,8 +45,8 @@ class Sigmoid16Params:
 
     @classmethod
     def of(cls, x: Quant, plain_shifts: tuple[int, ...]) -> "Sigmoid16Params":
-        """Compute the parameters: the scale times 3 * 4096, cut to 15 bits; without rounding for some powers
-        of two.
+        """Compute the parameters: the scale times 3 * 4096, truncated to 15 bits; some powers of two use
+        plain shifts without rounding.
         """
         require(x.zero_point == 0, f"the input has the zero point {x.zero_point}; supported: 0")
         power = round(math.log2(x.scale))

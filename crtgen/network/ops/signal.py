@@ -41,7 +41,7 @@ def _require_types(inputs: Sequence[Value], *types: DType) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Window(Op):
-    """``x[..., N], weights[N] -> y``: products of int16, shifted to the right, saturated."""
+    """``x[..., N], weights[N] -> y``: products of int16, shifted right and saturated."""
 
     name: ClassVar[str] = "window"
 
@@ -64,7 +64,7 @@ class Window(Op):
 
 @dataclass(frozen=True, slots=True)
 class FftAutoScale(Op):
-    """``x -> y, bits``: int16 shifted to the left by as many bits as all of them have to spare."""
+    """``x -> y, bits``: int16 shifted left by the number of redundant sign bits that all values have."""
 
     name: ClassVar[str] = "fft_auto_scale"
 
@@ -81,7 +81,7 @@ class FftAutoScale(Op):
 
 @dataclass(frozen=True, slots=True)
 class SpectrumEnergy(Op):
-    """``x[2N] of int16 -> y[N] of uint32``: squared magnitudes from ``start`` to before ``end``, 0
+    """``x[2N] of int16 -> y[N] of uint32``: squared magnitudes from ``start`` up to ``end`` (exclusive), 0
     elsewhere.
     """
 
@@ -109,7 +109,8 @@ class SpectrumEnergy(Op):
 class FilterBank(Op):
     """``x[N], weights, unweights, frequency_starts, weight_starts, widths -> y[channels] of uint64``.
 
-    Each group of energies counts with its weights for one channel, with its unweights for the next one.
+    Each group of energies contributes to one channel with its weights, and to the next channel with its
+    unweights.
     """
 
     name: ClassVar[str] = "filter_bank"
@@ -148,7 +149,7 @@ class FilterBank(Op):
 
 @dataclass(frozen=True, slots=True)
 class FilterBankSquareRoot(Op):
-    """``x[N] of uint64, bits -> y[N] of uint32``: rounded roots, shifted to the right by a number of bits."""
+    """``x[N] of uint64, bits -> y[N] of uint32``: rounded square roots, shifted right by ``bits``."""
 
     name: ClassVar[str] = "filter_bank_square_root"
 
@@ -176,9 +177,9 @@ def _root(number: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SpectralSubtraction(Op):
-    """``x[N], noise[N] of uint32 -> y, estimate, noise``: what is left of a signal without its noise.
+    """``x[N], noise[N] of uint32 -> y, estimate, noise``: subtracts an estimate of the noise from a signal.
 
-    The estimate of the noise follows the signal slowly, with other factors at odd places.
+    The estimate follows the signal slowly, with different factors at odd indices.
     """
 
     name: ClassVar[str] = "spectral_subtraction"
@@ -258,7 +259,7 @@ def _shrunk(ratio: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class FilterBankLog(Op):
-    """``x of uint32 -> y of int16``: natural logarithms of numbers shifted to the left, times a scale."""
+    """``x of uint32 -> y of int16``: natural logarithms of left-shifted values, times a scale."""
 
     name: ClassVar[str] = "filter_bank_log"
 
@@ -278,7 +279,7 @@ class FilterBankLog(Op):
 
 @cache
 def log_table() -> npt.NDArray[np.uint16]:
-    """``log2(1 + i / 128) - i / 128`` with 16 fractional bits, for i from 0 to 128."""
+    """Return ``log2(1 + i / 128) - i / 128`` with 16 fractional bits, for i from 0 to 128."""
     x = np.arange((1 << _SEGMENT_BITS) + 1) / (1 << _SEGMENT_BITS)
     return np.rint((np.log2(1 + x) - x) * 65536).astype(np.uint16)
 

@@ -1,4 +1,4 @@
-"""TFLite's softmax of int16: tables of e^x and of 1 / (1 + x), interpolated."""
+"""TFLite's softmax of int16: interpolated tables of e^x and of 1 / (1 + x)."""
 
 from dataclasses import dataclass
 
@@ -24,12 +24,12 @@ class Softmax16Params:
 
 
 def exp_table() -> Table:
-    """e^x for x from -10 to 0, in fractions of 15 bits."""
+    """Return the table of e^x for x from -10 to 0, with 15 fractional bits."""
     return table_of(lambda x: np.exp(x.astype(np.float64)).astype(np.float32), _scale(10), _HIGH, _scale(2))
 
 
 def reciprocal_table() -> Table:
-    """1 / (1 + x) for x from 0 to 1, in fractions of 15 bits."""
+    """Return the table of 1 / (1 + x) for x from 0 to 1, with 15 fractional bits."""
     return table_of(lambda x: np.float32(1) / (np.float32(1) + x), _scale(1), _LOW, _scale(2))
 
 

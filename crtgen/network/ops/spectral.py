@@ -1,4 +1,4 @@
-"""Steps between samples and features in float32: windows, powers, bands, logarithms.
+"""Float32 operators between samples and features: windows, powers, bands, logarithms.
 
 Each product and each sum is rounded separately, in the order that the docstrings give, so that the C code
 equals the numpy reference bit for bit on every core.
@@ -38,7 +38,7 @@ _Outputs = tuple[tuple[tuple[int, ...], DType], ...]
 
 
 class Before(Enum):
-    """The sample before the first one of a frame."""
+    """The value of the sample before the first one of a frame."""
 
     EARLIER = "earlier"
     """The previous sample of the stream; 0 if there is none."""
@@ -48,8 +48,8 @@ class Before(Enum):
     """The last sample of ``x``, for a frame that begins with the first one."""
 
     def place(self, start: int, samples: int) -> int | None:
-        """Return its index relative to the first sample of a frame that begins at ``start``; None if it is
-        0.
+        """Return its index relative to the first sample of the input, for a frame that begins at ``start``;
+        None if it is 0.
         """
         if self is Before.EARLIER:
             return -1 if start else None
@@ -60,7 +60,7 @@ class Before(Enum):
 class Frame(Op):
     """``x[N], weights[size] -> y[size]``: ``weights[i] * (x[start + i] - preemphasis * x[start + i - 1])``.
 
-    int16 is converted first. ``before`` says what is before the first sample of the frame.
+    int16 is converted to float32 first. ``before`` selects the sample before the first one of the frame.
     """
 
     name: ClassVar[str] = "frame"
@@ -92,9 +92,9 @@ class Frame(Op):
 
 @dataclass(frozen=True, slots=True)
 class RemoveMean(Op):
-    """``x[N] of int16 -> y[size] of float32``: samples from ``start`` on without their mean.
+    """``x[N] of int16 -> y[size] of float32``: samples from ``start`` on, minus their mean.
 
-    The sum is exact; it is converted, and divided by ``size``.
+    The sum is exact; it is converted to float32 and divided by ``size``.
     """
 
     name: ClassVar[str] = "remove_mean"
@@ -119,7 +119,9 @@ class RemoveMean(Op):
 
 @dataclass(frozen=True, slots=True)
 class Power(Op):
-    """``x[..., 2 N] -> y[..., N]``: ``real * real + imaginary * imaginary``; with ``root``, its root."""
+    """``x[..., 2 N] -> y[..., N]``: ``real * real + imaginary * imaginary``; with ``root``, its square
+    root.
+    """
 
     name: ClassVar[str] = "power"
 
@@ -141,9 +143,9 @@ class Power(Op):
 
 @dataclass(frozen=True, slots=True)
 class Bands(Op):
-    """``x[..., N], weights, first[C], widths[C] -> y[..., C]``: sums of neighbours, each with its weight.
+    """``x[..., N], weights, first[C], widths[C] -> y[..., C]``: weighted sums of adjacent elements.
 
-    The weights of all sums follow one another. A sum begins with 0 and adds products in their order.
+    The weights of all sums are stored one after another. A sum starts at 0 and adds products in order.
     """
 
     name: ClassVar[str] = "bands"
@@ -183,7 +185,7 @@ class Bands(Op):
 class RoundedRatio(Op):
     """``x -> y`` of int8: ``(x * numerator + denominator / 2) / denominator + zero_point``, saturated.
 
-    Quotients of integers are cut towards zero.
+    Integer quotients are truncated.
     """
 
     name: ClassVar[str] = "rounded_ratio"
@@ -208,7 +210,7 @@ class RoundedRatio(Op):
 
 @dataclass(frozen=True, slots=True)
 class Banded:
-    """A matrix by columns, without the zeros above and below: the operands of ``Bands``."""
+    """A matrix by columns, without leading and trailing zeros: the operands of ``Bands``."""
 
     weights: npt.NDArray[np.float32]
     first: npt.NDArray[np.int16]
@@ -220,9 +222,7 @@ class Banded:
 
 
 def banded(matrix: npt.NDArray[np.floating[Any]]) -> Banded:
-    """Return the columns of ``[bins, bands]`` in float32, each from its first number that is not 0 to the
-    last.
-    """
+    """Return the columns of ``[bins, bands]`` in float32, each from its first to its last nonzero element."""
     columns = matrix.astype(np.float32).T
     spans = []
     for column in columns:
@@ -270,9 +270,9 @@ _LEAST = np.finfo(np.float32).tiny
 
 @dataclass(frozen=True, slots=True)
 class ScaledLog(Op):
-    """``x -> y``: ``scale * ln(x) + offset``, where ``floor`` keeps x from 0.
+    """``x -> y``: ``scale * ln(x) + offset``, where ``floor`` keeps x away from 0.
 
-    Numbers below 2^-126 count as that. The mantissa's logarithm is a polynomial, ``LOG_TERMS``.
+    Values below 2^-126 count as 2^-126. The mantissa's logarithm is a polynomial, ``LOG_TERMS``.
     """
 
     name: ClassVar[str] = "scaled_log"

@@ -17,7 +17,7 @@ __all__ = ["BroadcastTo", "MirrorPad", "PadWith", "cases"]
 
 @dataclass(frozen=True, slots=True)
 class BroadcastTo(Op):
-    """Repetition along axes of length 1, and along new axes in front."""
+    """Repetition along axes of length 1, and along new leading axes."""
 
     name: ClassVar[str] = "broadcast_to"
     monotonic: ClassVar[bool] = True
@@ -41,8 +41,8 @@ class BroadcastTo(Op):
 
 @dataclass(frozen=True, slots=True)
 class PadWith(Op):
-    """``x, value``: ``before`` and ``after`` elements around each axis, all equal to the single element of
-    ``value``.
+    """``x, value``: adds ``before`` and ``after`` elements around each axis, all equal to the single element
+    of ``value``.
     """
 
     name: ClassVar[str] = "pad_with"
@@ -66,7 +66,7 @@ class PadWith(Op):
 class MirrorPad(Op):
     """``before`` and ``after`` elements around each axis, mirrored from those inside.
 
-    ``repeats``: the outermost element is mirrored, too.
+    ``repeats``: mirroring includes the outermost element.
     """
 
     name: ClassVar[str] = "mirror_pad"
@@ -99,8 +99,8 @@ class MirrorPad(Op):
         return channelwise(sig) if self.before[-1:] == self.after[-1:] == (0,) else None
 
     def segments(self, length: int, axis: int) -> tuple[tuple[int, int, int, int], ...]:
-        """Return segments along an axis: first element of the input, step to the next, their number, and
-        first place in the output.
+        """Return segments along an axis: first input element, step to the next one, count, and first output
+        position.
         """
         shift = 0 if self.repeats else 1
         before, after = self.before[axis], self.after[axis]

@@ -38,11 +38,11 @@ def _total(rows: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Moments(Op):
-    """``x[..., N] -> y[..., 7]``: mean, least, greatest, root of the mean square, deviation, skew, kurtosis.
+    """``x[..., N] -> y[..., 7]``: mean, minimum, maximum, root mean square, deviation, skew, kurtosis.
 
-    The last three are of what is left without the mean, for all of a population: the square root of the
-    second moment, the third over its third power, the fourth over its fourth, less 3. Where nothing deviates
-    they are 0.
+    The last three are population moments after the mean is subtracted: the square root of the second moment,
+    the third moment over the deviation's third power, and the fourth over its fourth power, minus 3. If the
+    deviation is 0, they are 0.
     """
 
     name: ClassVar[str] = "moments"
@@ -71,7 +71,8 @@ class Moments(Op):
 
 @dataclass(frozen=True, slots=True)
 class Biquads(Op):
-    """``x[..., N], sections[S, 5] -> y[..., N]``: filters of second order, one after the other, from rest.
+    """``x[..., N], sections[S, 5] -> y[..., N]``: second-order filters, applied one after another, starting
+    from zero state.
 
     A section has ``b0, b1, b2, a1, a2``: ``y = b0 x + s1``, ``s1 = b1 x - a1 y + s2``, ``s2 = b2 x - a2 y``.
     """

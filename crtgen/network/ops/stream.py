@@ -1,4 +1,4 @@
-"""The operators of TFLite Micro's signal library that keep samples from run to run."""
+"""The operators of TFLite Micro's signal library that keep samples between runs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -59,9 +59,9 @@ class Delay(Op):
 class Framer(Op):
     """``x[..., N], buffer, seen -> y[..., N / step, size], valid, buffer, seen``: overlapping frames.
 
-    A frame begins every ``step`` samples. ``seen`` counts steps until the first whole frame; frames before it
-    are padded with zeros and not valid. With ``prefill`` they are valid: the time before the first run counts
-    as zeros.
+    A frame begins every ``step`` samples. ``seen`` counts steps until the first complete frame; frames before
+    it are padded with zeros and marked as not valid. With ``prefill`` they are valid: the time before the
+    first run counts as zeros.
     """
 
     name: ClassVar[str] = "framer"
@@ -104,8 +104,9 @@ class Framer(Op):
 class Stacker(Op):
     """``x[C], buffer, wait -> y[(left + 1 + right) * C], valid, buffer, wait``: a frame with its neighbours.
 
-    A stack is valid ``right`` frames after the first one, and then at every ``step``. The first frame stands
-    for those to its left. ``wait`` is how many frames are missing until the next valid stack, 0 at first.
+    A stack is valid ``right`` frames after the first one, and then every ``step`` frames. The first frame
+    also stands for those to its left. ``wait`` is the number of frames until the next valid stack, initially
+    0.
     """
 
     name: ClassVar[str] = "stacker"
@@ -138,9 +139,10 @@ class Stacker(Op):
 
 @dataclass(frozen=True, slots=True)
 class OverlapAdd(Op):
-    """``x[..., F, N], memory[rows, N] -> y[..., F * step], memory``: sums of frames that are ``step`` apart.
+    """``x[..., F, N], memory[rows, N] -> y[..., F * step], memory``: sums of overlapping frames, ``step``
+    apart.
 
-    Sums of int16 saturate, one after the other.
+    int16 sums saturate after each addition.
     """
 
     name: ClassVar[str] = "overlap_add"

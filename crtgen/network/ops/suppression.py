@@ -1,4 +1,4 @@
-"""The best boxes of each class: ONNX's NonMaxSuppression, with room for as many as there can be."""
+"""The best boxes of each class: ONNX's NonMaxSuppression, with room for the largest possible result."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,10 +24,10 @@ Real = npt.NDArray[np.float32]
 class NonMaxSuppression(Op):
     """``boxes[N,S,4], scores[N,C,S] -> rows[N * C * most, 3]``, each row a batch, a class and a box.
 
-    Boxes need a score above ``least_score``. A box that overlaps by more than ``most_overlap`` (intersection
-    over union) with a better one of its class is left out. At most ``most`` are kept per class, the best
-    first, and the first of equal ones. A box is two opposite corners, or its centre and size if ``centred``.
-    Unused rows hold -1.
+    Boxes need a score above ``least_score``. A box that overlaps a better box of its class by more than
+    ``most_overlap`` (intersection over union) is dropped. At most ``most`` are kept per class, the best
+    first; of equal ones, the earlier first. A box is given by two opposite corners, or by its centre and size
+    if ``centred``. Unused rows hold -1.
     """
 
     name: ClassVar[str] = "non_max_suppression"

@@ -19,8 +19,8 @@ __all__ = ["Svdf", "SvdfParams", "cases"]
 class SvdfParams:
     """Integers of a quantised SVDF.
 
-    ``feature`` and ``time`` are multiplier and shift: of a filter's product with the input, which goes into
-    the state; and of the sum over the memory, which becomes the output.
+    ``feature`` and ``time`` are multiplier and shift: ``feature`` for a filter's product with the input,
+    which goes into the state; ``time`` for the sum over the memory, which becomes the output.
     """
 
     input_offset: int
@@ -34,9 +34,9 @@ class SvdfParams:
 class Svdf(Op):
     """``x[B,I], feature[F,I], time[F,M], bias[U], state[B,F*M] -> y[B,U], state``, with F = U * rank filters.
 
-    Each filter's memory moves on by one, and the product of the filter with the input is appended. An output
-    is the sum over its filters' memories, weighted by ``time``. int8 has an int8 or int16 state, and no
-    activation except clamping.
+    Each filter's memory is shifted by one, and the product of the filter with the input is appended. An
+    output is the sum over its filters' memories, weighted by ``time``. int8 networks have an int8 or int16
+    state, and no activation except clamping.
     """
 
     name: ClassVar[str] = "svdf"
@@ -68,7 +68,9 @@ class Svdf(Op):
         return sig.x.shape[0] * (sig.inputs[1].elements + sig.inputs[2].elements)
 
     def parameters(self, sig: Signature) -> SvdfParams:
-        """Factors in float32, as TFLite Micro's: ``in * feature / state`` and ``state * time / out``."""
+        """Compute the factors in float32, as TFLite Micro does: ``in * feature / state`` and ``state * time /
+        out``.
+        """
         x, feature, time, state, y = (
             tensor_quant(v) for v in (*sig.inputs[:3], sig.inputs[4], sig.outputs[0])
         )

@@ -17,8 +17,8 @@ _SHIFT = 7  # of the input, for more bits
 class SwishParams:
     """Zero points, and factors ``multiplier * 2**(exponent - 15)`` with 15-bit multipliers.
 
-    The input, less its zero point and times 128, is scaled twice: by the output's factor for the product's
-    first operand, and by the gate's factor, in which 3.0 is 32768, for the second.
+    The input, minus its zero point and times 128, is scaled twice: by the output's factor for the first
+    operand of the product, and by the gate's factor, in which 3.0 is 32768, for the second operand.
     """
 
     input_zero_point: int
@@ -69,7 +69,7 @@ def _shifted(x: Int64, bits: int) -> Int64:
 
 
 def hard_swish(params: SwishParams, x: Int64) -> Int64:
-    """Return the output, not yet saturated to its type, of inputs with their zero point."""
+    """Return the output for inputs that include their zero point; it is not yet saturated to its type."""
     fine = (x - params.input_zero_point) << _SHIFT
     scaled = _high(fine, params.output_multiplier)
     gate = fine

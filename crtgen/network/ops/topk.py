@@ -1,4 +1,4 @@
-"""The largest or smallest numbers along an axis, in order, and their places."""
+"""The largest or smallest values along an axis, in order, and their indices."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ __all__ = ["TopK", "cases", "topk_case"]
 
 @dataclass(frozen=True, slots=True)
 class TopK(Op):
-    """``x -> numbers, places``: the ``count`` greatest or least numbers along ``axis``, in order.
+    """``x -> values, indices``: the ``count`` largest or smallest values along ``axis``, in order.
 
-    Of equal numbers, the one with the lower place comes first. Integers are plain numbers.
+    Of equal values, the one with the lower index comes first. Integers are plain.
     """
 
     name: ClassVar[str] = "top_k"

@@ -1,6 +1,6 @@
 """Traits of operators for passes, planners and front ends.
 
-A pass that asks for a trait works for every operator that has it, including later ones.
+A pass that tests a trait works for every operator that has it, including ones added later.
 """
 
 from abc import abstractmethod
@@ -38,7 +38,7 @@ def channels(value: Value) -> int:
 def channelwise(sig: Signature) -> tuple[Index | None, ...]:
     """Group channels of an operator whose output channel i depends only on channel i of its inputs.
 
-    An operand with another number of channels is broadcast, and keeps all of them.
+    An operand with another number of channels is broadcast, and keeps all of its channels.
     """
     count = channels(sig.y)
     values = (*sig.inputs, *sig.outputs)
@@ -46,7 +46,7 @@ def channelwise(sig: Signature) -> tuple[Index | None, ...]:
 
 
 def along_all(sig: Signature, axes: Sequence[int | None]) -> AxisMap | None:
-    """Return the pattern of an operator whose outputs depend on their own position only; inputs are
+    """Return the pattern of an operator whose outputs depend only on inputs at their own position; inputs are
     broadcast.
     """
     rank = len(sig.y.shape)
@@ -62,7 +62,7 @@ def along_all(sig: Signature, axes: Sequence[int | None]) -> AxisMap | None:
 
 
 class Clamping(Op):
-    """An operator that clamps its output, so that a following activation can be merged into it."""
+    """An operator that clamps its output, so a following activation can be merged into it."""
 
     __slots__ = ()
 
@@ -109,7 +109,7 @@ class Weighted(Op):
     """An operator ``x, weights, bias -> y`` that sums products of inputs with weights, then requantises.
 
     ``channel_axis`` is the axis of output channels in the weights. With ``mixes``, an output reads all input
-    channels, otherwise one. With ``slides``, the same weights are used all over an image.
+    channels, otherwise only one. With ``slides``, the same weights are used all over an image.
     """
 
     __slots__ = ()
@@ -123,16 +123,18 @@ class Weighted(Op):
 
     @abstractmethod
     def sums(self, x: Real, w: Real, sig: Signature) -> Real:
-        """Return sums of products without bias; the zero point is already subtracted from ``x``."""
+        """Return the sums of products without bias; the zero point is already subtracted from ``x``."""
 
     def taps_seen(self, sig: Signature) -> Real:
-        """Return the different windows that occur, as ``[windows, taps]``: 1 for a tap on the input, 0 for
-        one on padding.
+        """Return the distinct windows that occur, as ``[windows, taps]``: 1 for a tap on the input, 0 for one
+        on padding.
         """
         return np.ones((1, sig.inputs[1].elements // sig.inputs[1].shape[0] // sig.x.shape[-1]))
 
     def fewest_channels(self, sig: Signature) -> int:
-        """Return the number of output channels that must stay so that the others are computed as before."""
+        """Return the least number of output channels that must be kept so that the others are computed as
+        before.
+        """
         return 1
 
 

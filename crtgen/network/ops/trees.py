@@ -28,7 +28,7 @@ class TreeTest(Enum):
     NEQ = "BRANCH_NEQ"
 
     def holds(self, x: Reals, value: np.float32) -> npt.NDArray[np.bool_]:
-        """Compare as float32 does: of a NaN only NEQ holds."""
+        """Compare in float32; only NEQ holds for a NaN."""
         functions = {
             TreeTest.LEQ: np.less_equal,
             TreeTest.LT: np.less,
@@ -42,10 +42,10 @@ class TreeTest(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TreeNode:
-    """A node of a tree, by the indices of nodes: ``yes`` if the comparison holds, else ``no``.
+    """A node of a tree: the index of the next node is ``yes`` if the comparison holds, otherwise ``no``.
 
-    With ``missing`` it also holds for a NaN. A leaf has no comparison; its ``scores`` are pairs of a target
-    and what is added to it.
+    With ``missing`` the comparison also holds for a NaN. A leaf has no comparison; its ``scores`` are pairs
+    of a target and a value to add to it.
     """
 
     branch: TreeTest | None = None
@@ -59,7 +59,7 @@ class TreeNode:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Forest:
-    """Trees by the indices of their ``roots``; each node is reached once, from one of them."""
+    """Trees, given by the indices of their ``roots``; each node belongs to exactly one tree."""
 
     nodes: tuple[TreeNode, ...]
     roots: tuple[int, ...]
@@ -71,10 +71,11 @@ class Forest:
 
 @dataclass(frozen=True, slots=True)
 class Trees(Op):
-    """``x[N, features] -> [N, targets]``: the scores of the leaves that a row reaches, tree after tree.
+    """``x[N, features] -> [N, targets]``: the scores of the leaves that a row reaches, in the order of the
+    trees.
 
-    They are added up in float32, in the order of the trees, which is that of ONNX Runtime with one thread;
-    or the least or greatest is taken.
+    They are added up in float32, in the order of ONNX Runtime with one thread; or the minimum or maximum is
+    taken.
     """
 
     name: ClassVar[str] = "trees"

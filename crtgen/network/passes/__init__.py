@@ -1,6 +1,6 @@
-"""Graph rewrites: each is a frozen dataclass, graph in, graph out, and leaves every result as it was.
+"""Graph rewrites: each is a frozen dataclass that takes a graph and returns an equivalent one.
 
-Only the order in which float32 numbers are added up may be another: bands of a matrix leave its zeros out.
+Only the order of float32 additions may change: bands of a matrix skip its zeros.
 """
 
 from crtgen.network.passes.core import Change, Pass, Rewrite, Rule, run_passes

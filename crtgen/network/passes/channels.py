@@ -1,4 +1,4 @@
-"""Selection of the channels that a network needs: those that vary and are read, and all they depend on."""
+"""Selects the channels that a network needs: those that vary and are read, and those on which they depend."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ __all__ = ["Selection", "select_channels"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Selection:
-    """Channels that stay: ``kept`` for every value; ``mixings`` describe their layers."""
+    """Channels to keep: ``kept`` for every value; ``mixings`` describe their layers."""
 
     kept: Mapping[str, Mask]
     mixings: Mapping[str, Mixing]
@@ -26,10 +26,11 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Wires:
-    """A node as far as channels go: ``channel_groups`` if it keeps them apart, ``mixing`` if it sums them up.
+    """The channel structure of a node: ``channel_groups`` if it keeps channels apart, ``mixing`` if it sums
+    over them.
 
-    ``least`` channels of its outputs stay: a fully connected layer with one scale is computed otherwise than
-    one with several, so of several two stay.
+    At least ``least`` channels of its outputs are kept: a fully connected layer with one scale is computed
+    differently than one with several, so two are kept.
     """
 
     node: Node

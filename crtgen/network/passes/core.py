@@ -1,8 +1,8 @@
-"""The interface of passes: options in, graph in, graph out, and a note for every rewrite.
+"""The interface of passes: a frozen dataclass of options maps a graph to a graph, with a note for every
+rewrite.
 
-A ``Rule`` looks at one node and its neighbours. Applied to a fresh graph for each match, it would take time
-that grows with the square of the layers. So a rule works on a draft, in which a change costs no more than the
-nodes that it touches:
+A ``Rule`` looks at one node and its neighbours. Rebuilding the graph for each match would take time quadratic
+in the number of layers. So a rule works on a draft, in which a change only costs the nodes that it touches:
 
 1. All nodes are in a queue, in the order of the graph.
 2. The first node is taken out. If the rule matches there, the draft is changed, and the nodes that make or
@@ -49,7 +49,7 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Change:
-    """A rewrite of one place of a graph.
+    """A rewrite of one place in a graph.
 
     ``nodes`` maps a node's name to its replacement, or to None if it is removed. ``rename`` is then applied
     to all names that the remaining nodes use. ``values`` are new, or replace those of the same name.
@@ -151,7 +151,9 @@ def _renamed(node: Node, names: Mapping[str, str]) -> Node:
 
 
 class Pass(ABC):
-    """Graph in, equal graph out. The subclass is a frozen dataclass: fields are options."""
+    """A pass: takes a graph and returns an equivalent one. Subclasses are frozen dataclasses, whose fields
+    are options.
+    """
 
     __slots__ = ()
 
@@ -165,7 +167,7 @@ class Pass(ABC):
 
 
 class Rule(Pass):
-    """A pass that is applied wherever it matches, until it matches nowhere."""
+    """A pass that is applied wherever it matches, until it no longer matches anywhere."""
 
     __slots__ = ()
 
@@ -195,7 +197,7 @@ class Rule(Pass):
 
 
 def run_passes(graph: Graph, passes: Iterable[Pass]) -> tuple[Graph, tuple[Rewrite, ...]]:
-    """Run passes one after another, in subgraphs first; each verifies its graph."""
+    """Run passes one after another, first in subgraphs; each pass verifies its graph."""
     passes = tuple(passes)
     rewrites: list[Rewrite] = []
     if any(isinstance(node.op, ControlFlow) for node in graph.nodes):
@@ -223,8 +225,8 @@ def _rewritten_inside(node: Node, passes: Sequence[Pass], rewrites: list[Rewrite
 def bypass(graph: GraphLike, node: Node, text: str) -> Change | None:
     """Remove a node whose output equals its first input.
 
-    Names of the interface stay: an output passes its name to the node's input. If that input belongs to the
-    interface, too, the node stays.
+    Interface names are kept: an output passes its name to the node's input. If that input belongs to the
+    interface, too, the node is kept.
     """
     before, after = node.inputs[0], node.outputs[0]
     if after not in graph.lasting:

@@ -1,6 +1,7 @@
-"""Interface of a network for the application: types of inputs and outputs, and the order of an image's axes.
+"""Changes the interface of a network for the application: types of inputs and outputs, and the order of an
+image's axes.
 
-Unlike passes this changes the interface, so it is applied when a model is loaded.
+Unlike passes, this is not an equivalent rewrite, so it is applied when a model is loaded.
 """
 
 from collections.abc import Callable
@@ -18,11 +19,11 @@ _ENDS = (DType.FLOAT32, DType.INT8, DType.UINT8)
 
 
 def with_io(graph: Graph, to: DType) -> Graph:
-    """Change the type of quantised inputs and outputs to ``to``, int8 or uint8.
+    """Change the type of quantised inputs and outputs to ``to``, which is int8 or uint8.
 
-    A conversion at an end of the file's graph is removed: the application exchanges the converted numbers
-    instead. Between int8 and uint8, a QUANTIZE of the same scale is added. Raises ``UsageError`` if no end
-    changes.
+    If the file's graph begins or ends with a conversion, it is removed, and the application exchanges the
+    converted values instead. Between int8 and uint8, a QUANTIZE with the same scale is added. Raises
+    ``UsageError`` if no input or output changes.
     """
     made = graph
     for name in graph.inputs:
@@ -37,9 +38,9 @@ def with_io(graph: Graph, to: DType) -> Graph:
 
 
 def channels_last(graph: Graph) -> Graph:
-    """Return the graph with images of ``[N, H, W, C]``, as cameras give them, instead of ``[N, C, H, W]``.
+    """Return the graph with images of ``[N, H, W, C]``, the layout of cameras, instead of ``[N, C, H, W]``.
 
-    ``UsageError`` if no input and no output has four dimensions.
+    Raises ``UsageError`` if no input and no output has four dimensions.
     """
     made = graph
     for name in (*graph.inputs, *graph.outputs):

@@ -1,4 +1,4 @@
-"""Passes that move work into a neighbouring operator, if that is exact."""
+"""Passes that merge an operator into its neighbour, if that is exact."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -12,9 +12,9 @@ __all__ = ["FoldPadding", "FuseActivations"]
 
 @dataclass(frozen=True, slots=True)
 class FuseActivations(Rule):
-    """Clamp in the operator that computes the value, instead of in a relu after it.
+    """Clamp in the operator that computes a value, instead of in a following relu.
 
-    Exact for float32, and for int8 where the relu does not requantise: both clamps come after the rounding.
+    Exact for float32, and for int8 if the relu does not requantise, because both clamps follow the rounding.
     """
 
     name: ClassVar[str] = "fuse activations"
@@ -43,10 +43,10 @@ def _intersection(a: Activation, b: Activation) -> Activation:
 
 @dataclass(frozen=True, slots=True)
 class FoldPadding(Rule):
-    """Let an operator with a window pad its input itself, instead of a pad before it.
+    """Let an operator with a window pad its input itself, instead of a preceding pad.
 
-    Exact where the pad fills rows and columns with what the operator's own padding counts as.
-    Not done where a window would be wholly in the padding, which no kernel has to expect.
+    Exact if the pad fills with the value that the operator's own padding assumes. Not done if a window would
+    be entirely within the padding, for which kernels are not made.
     """
 
     name: ClassVar[str] = "fold padding"

@@ -1,7 +1,7 @@
-"""Moving of transposes behind later operators until they meet their inverse.
+"""Moves transposes behind later operators until they meet their inverse.
 
-Networks with channels first have a transpose on both sides of each convolution. Between two convolutions one
-of them moves past activations, sums and concatenations until it meets the other, and both disappear.
+Networks with channels first have a transpose before and after each convolution. Between two convolutions, one
+of them is moved past activations, sums and concatenations until it meets the other, and both are removed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -42,9 +42,10 @@ Moved = tuple[Op, Perm]
 
 @dataclass(frozen=True, slots=True)
 class MoveTransposes(Pass):
-    """Lets operators read data before a transpose, and transposes their outputs instead.
+    """Lets operators read the data before a transpose, and transposes their outputs instead.
 
-    No number changes. A network whose transposed volume would not shrink stays as it is.
+    Values do not change. A network is left unchanged if the total volume of its transposes would not
+    decrease.
     """
 
     name: ClassVar[str] = "move transposes"
@@ -77,10 +78,10 @@ def _transposed(graph: Graph) -> int:
 
 @dataclass(slots=True)
 class _Sweep:
-    """Goes through the nodes from the first to the last.
+    """One pass over the nodes, from first to last.
 
-    ``reshapes``: transposes move behind reshapes, too. ``views`` maps the output of a transpose to its input
-    and permutation; ``flat`` maps reshaped rows to the transposed value they are made of.
+    ``reshapes``: transposes are also moved behind reshapes. ``views`` maps the output of a transpose to its
+    input and permutation; ``flat`` maps reshaped rows to the transposed value from which they are made.
     """
 
     graph: Graph

@@ -1,8 +1,8 @@
-"""Exact integer intervals: the least and greatest value that each element of a network can have.
+"""Exact integer intervals: the smallest and largest possible value of each element in a network.
 
-Every operator is applied to the bounds of its inputs by its own reference, which is monotone in each
-element, or split into two parts that are. Each element has its own interval, so padding is exact: an output
-at the border has the interval of the window that it sees.
+Every operator is applied to the bounds of its inputs by its own reference, which is monotone in each element,
+or is split into two parts that are. Each element has its own interval, so padding is exact: an output at the
+border has the interval of the window that it sees.
 """
 
 from collections.abc import Mapping
@@ -34,9 +34,9 @@ _MOST_MACS = 1 << 31
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Interval:
-    """Least and greatest value of each element of an int8 value: two int8 arrays of its shape.
+    """Smallest and largest value of each element of an int8 value: two int8 arrays of its shape.
 
-    ``sums`` bounds the accumulators behind them, bias included, where a layer with weights computes it.
+    If a layer with weights computes the value, ``sums`` bounds its accumulators, including the bias.
     """
 
     low: Array
@@ -54,8 +54,8 @@ def intervals(
 ) -> dict[str, Interval]:
     """Return the interval of every quantised int8 value by name.
 
-    ``inputs`` narrows the range of inputs of the network, which otherwise is that of int8. Raises
-    ``UsageError`` if it names no input, or is no range.
+    ``inputs`` narrows the range of network inputs, which by default is that of int8. Raises ``UsageError`` if
+    it names something that is not an input, or an invalid range.
     """
     _check(graph, inputs)
     known: dict[str, Interval] = {}
@@ -75,7 +75,7 @@ def intervals(
 
 
 def is_affordable(graph: Graph) -> bool:
-    """Return whether memory and time suffice for the intervals of all values."""
+    """Return True if memory and time suffice for the intervals of all values."""
     elements = sum(value.elements for value in graph.values.values())
     pairs = [(node.op, graph.signature(node)) for node in graph.nodes]
     macs = sum(op.work(sig) for op, sig in pairs)

@@ -1,4 +1,4 @@
-"""Passes that remove dead code: constants, identities, reshapes, values that nothing reads."""
+"""Passes that remove unnecessary parts: constant operators, identities, reshapes, unused values."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -13,9 +13,10 @@ __all__ = ["FoldConstants", "MergeReshapes", "RemoveDead", "RemoveIdentities", "
 
 @dataclass(frozen=True, slots=True)
 class FoldConstants(Rule):
-    """Computes operators on constants with their references.
+    """Evaluates operators on constants with their references.
 
-    Outputs of the network stay computed by a run. A copy of a constant stays if it has to be in memory.
+    Outputs of the network are still computed at run time. A copy of a constant is kept if it must be in
+    memory.
     """
 
     name: ClassVar[str] = "fold constants"
@@ -46,7 +47,7 @@ class RemoveDead(Rule):
 
 @dataclass(frozen=True, slots=True)
 class RemoveIdentities(Rule):
-    """Remove reshapes, transposes, pads, slices, concatenations and requantisations that change nothing."""
+    """Removes reshapes, transposes, pads, slices, concatenations and requantisations that change nothing."""
 
     name: ClassVar[str] = "remove identities"
 
@@ -65,7 +66,7 @@ def _plain(quant: Quant | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ReshapeTransposes(Rule):
-    """Turn a transpose that only moves axes of length 1 into a reshape, which costs nothing."""
+    """Turns a transpose that only moves axes of length 1 into a reshape, which costs nothing."""
 
     name: ClassVar[str] = "transpose to reshape"
 

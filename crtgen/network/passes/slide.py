@@ -1,10 +1,10 @@
-"""Sliding windows: a run computes what is new and keeps the rest, for networks on overlapping windows.
+"""Sliding windows: for networks on overlapping windows, a run computes only what is new and keeps the rest.
 
 A run gets the ``step`` positions that arrived since the previous run, along an axis of the input. A layer
-that treats all positions of this axis alike, such as a convolution, would compute most of its output only to
-find the same values ``step`` positions further on. Here it computes the positions that depend on new input,
-and those that depend on a border of the window, where padding replaces other values than before. Layers that
-mix all positions run in full.
+that treats all positions of this axis alike, such as a convolution, would recompute most of its output, with
+the same values ``step`` positions further on. Here it only computes the positions that depend on new input,
+and those near a border of the window, where padding replaces other values than before. Layers that mix all
+positions are computed in full.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ Ranges = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Sliding:
-    """A window moves by ``step`` positions along ``axis`` of the input from run to run."""
+    """A window that advances by ``step`` positions along ``axis`` of the input from run to run."""
 
     axis: int
     step: int
@@ -54,7 +54,7 @@ class _Lane:
 
 @dataclass(frozen=True, slots=True)
 class _Flow:
-    """Values that move along with the window, and the positions of them that nodes compute."""
+    """Values that move with the window, and which of their positions nodes compute."""
 
     lanes: Mapping[str, _Lane]
     nodes: Mapping[str, AxisMap]
@@ -84,7 +84,7 @@ class _Flow:
 
 
 def start_of_signal(value: Value) -> int:
-    """Return the value of an input before there is a signal: zero, as stored in its type."""
+    """Return the stored value of an input before the signal starts: zero, in its type."""
     return 0 if value.quant is None else value.quant.zero_point
 
 
@@ -204,10 +204,10 @@ def _notes(graph: Graph, flow: _Flow) -> Iterable[Rewrite]:
 
 @dataclass(slots=True, eq=False)
 class _Rewriting:
-    """The graph in the making.
+    """The graph under construction.
 
-    ``fresh`` is, for each value that moves, the value that holds what a run computes of it: the positions
-    before ``left`` and those from ``right`` on, in a row. ``kept`` is the state with the positions from
+    ``fresh`` maps each moving value to the value with the positions that a run computes: those before
+    ``left`` and those from ``right`` on, concatenated. ``kept`` is the state with the positions from
     ``starts`` to ``right``.
     """
 

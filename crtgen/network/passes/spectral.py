@@ -1,4 +1,4 @@
-"""Passes that find spectra and bands in the products and sums that other tools export."""
+"""Passes that recognise spectra and filter banks in the products and sums that other tools export."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -23,9 +23,7 @@ _SPARSE = 3
 
 @dataclass(frozen=True, slots=True)
 class FindBands(Rule):
-    """Multiply only by the elements of a constant float32 matrix that are not 0: a filter bank is mostly
-    zeros.
-    """
+    """Multiplies only by the nonzero elements of a constant float32 matrix: a filter bank is mostly zeros."""
 
     name: ClassVar[str] = "find bands"
 
@@ -68,7 +66,7 @@ def _matrix(node: Node, sig: Signature) -> Real | None:
 
 @dataclass(frozen=True, slots=True)
 class FindPowers(Rule):
-    """Computes the powers of pairs in one operator instead of squares and a sum."""
+    """Computes the powers of complex pairs in one operator instead of squares and a sum."""
 
     name: ClassVar[str] = "find powers"
 

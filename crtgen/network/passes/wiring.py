@@ -16,7 +16,7 @@ __all__ = ["Mixing", "channel_groups", "mixing"]
 def channel_groups(graph: Graph, node: Node) -> Mapping[str, Index] | None:
     """Return the group of each channel of each value that the node touches.
 
-    Channels of a group can only be removed together. None for an operator that mixes channels.
+    Channels of a group can only be removed together. Returns None for an operator that mixes channels.
     """
     found = node.op.channel_groups(graph.signature(node))
     if found is None:
@@ -29,9 +29,9 @@ def channel_groups(graph: Graph, node: Node) -> Mapping[str, Index] | None:
 class Mixing:
     """Effect of constant input channels on a convolution or fully connected layer.
 
-    Where ``needed[o, c]``, the contribution of input channel c to output o varies with the input or from
-    pixel to pixel. Elsewhere it is the same integer at every pixel and can move into the bias: ``share[o,
-    position in constant]`` for the channels that are ``constant``, and 0 for the others, whose weights are 0.
+    If ``needed[o, c]``, the contribution of input channel c to output o varies with the input or between
+    pixels. Otherwise it is the same integer at every pixel and can move into the bias: ``share[o, position in
+    constant]`` for the channels that are ``constant``, and 0 for the others, whose weights are 0.
     """
 
     needed: Mask

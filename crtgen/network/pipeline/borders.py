@@ -1,4 +1,4 @@
-"""Distance of features from the borders of rounding."""
+"""Distance of features from rounding borders."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ NEAR = 2e-3
 class Borders:
     """Counts of integer features: those ``near`` a rounding border in float64, and those that differ.
 
-    Features that differ ``elsewhere`` are not near a border: they would be a bug.
+    Features that differ ``elsewhere`` are not near a border, which would be a bug.
     """
 
     features: int
@@ -45,16 +45,16 @@ class Borders:
 
 
 def signals_of(pipeline: JoinedPipeline, runs: Sequence[Array]) -> list[Array]:
-    """Join runs that follow each other into the signal that they cover; runs that are windows stay apart."""
+    """Join consecutive runs into the signal that they cover; runs that are separate windows stay apart."""
     if not isinstance(pipeline.settings, MelSettings) or pipeline.settings.per == "window" or not runs:
         return list(runs)
     return [np.concatenate([runs[0], *(run[-pipeline.hop :] for run in runs[1:])])]
 
 
 def count_borders(pipeline: JoinedPipeline, signals: Iterable[Array]) -> Borders | None:
-    """Compare the features of signals, each of one run or of several that follow each other.
+    """Compare the features of signals, each of one run or of several consecutive runs.
 
-    Returns None for a pipeline whose features are not rounded from real numbers, or are rounded before.
+    Returns None for a pipeline whose features are not rounded from floats, or are rounded earlier.
     """
     settings, rounded = pipeline.settings, pipeline.rounded
     if rounded is None or not isinstance(settings, MelSettings) or settings.steps:

@@ -1,4 +1,4 @@
-"""From the outputs of a network of pictures to boxes, with the arithmetic of the generated C."""
+"""Converts outputs of an image network to boxes, with the arithmetic of the generated C."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ Numbers = npt.NDArray[np.generic]
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A rectangle by its upper left corner, its label and its score, all real.
+    """A rectangle by its upper left corner, its label and its score, all as real values.
 
     Coordinates of ``fomo`` are pixels of the network's input; those of ``nms`` are the network's own.
     """
@@ -40,10 +40,10 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class BoxLayout:
-    """Layout of a network's boxes: ``rows`` of values; from ``first`` on they are scores.
+    """Layout of a network's boxes: ``rows`` of values, in which the scores start at index ``first``.
 
     Value j of row i is at ``i * row_step + j * step``. ``columns`` is the width of a grid of cells, 0 without
-    a grid. With ``has_objectness``, the value before the scores is the score of the box itself.
+    a grid. With ``has_objectness``, the value before the scores is the score of the box as such.
     """
 
     rows: int
@@ -56,7 +56,7 @@ class BoxLayout:
 
 
 def layout_of(decision: Decision, output: Value, where: str) -> BoxLayout:
-    """Return the layout of an output. Raises ``UsageError`` for one without boxes of this kind."""
+    """Return the layout of an output. Raises ``UsageError`` if it cannot hold boxes of this kind."""
     assert decision.boxes is not None
     shape, count = output.shape, len(decision.names)
     if decision.boxes.kind == "fomo":
@@ -84,8 +84,8 @@ def layout_of(decision: Decision, output: Value, where: str) -> BoxLayout:
 
 @dataclass(frozen=True, slots=True)
 class Finder:
-    """Finder of boxes. ``cell`` is the size of a cell in pixels, across and down; ``zero`` is subtracted from
-    stored numbers.
+    """Finds boxes. ``cell`` is the size of a cell in pixels, across and down; ``zero`` is subtracted from
+    stored values.
     """
 
     boxes: Boxes
@@ -112,7 +112,7 @@ class Finder:
 
     @property
     def score_scale(self) -> float:
-        """Factor of a score; the score of a box and its label is a product."""
+        """Return the unit of a score; the score of a box with its label is a product."""
         return self.scale**2 if self.layout.has_objectness else self.scale
 
     @property
@@ -125,11 +125,13 @@ class Finder:
 
     @property
     def share(self) -> int:
-        """The share of both areas above which boxes are of the same thing, in parts of 65536."""
+        """Return the threshold above which boxes are of the same object, as a fraction of both areas in units
+        of 1/65536.
+        """
         return floor(self.boxes.overlap * _SHARE)
 
     def find(self, output: Array) -> tuple[Box, ...]:
-        """Find the boxes in an output: ``fomo`` from top to bottom, ``nms`` the best one first."""
+        """Find the boxes in an output: for ``fomo`` from top to bottom, for ``nms`` the best one first."""
         flat = np.asarray(output).ravel()
         table = np.lib.stride_tricks.as_strided(
             flat,

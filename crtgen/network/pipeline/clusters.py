@@ -1,4 +1,4 @@
-"""Clusters of normal data, as a file holds them."""
+"""Clusters of normal data, read from a file."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ _HINT = "numpy.savez with centroids [K, N], radii [K] and, where a scaler was fi
 
 
 def read_clusters(path: Path) -> Clusters:
-    """Read clusters from a ``.npz``. Raises ``UsageError`` if arrays are missing or do not fit."""
+    """Read clusters from a ``.npz``. Raises ``UsageError`` if arrays are missing or inconsistent."""
     held = read_arrays(path, "the clusters", _HINT, needed=("centroids", "radii"))
     centroids, radii = held.pop("centroids"), held.pop("radii")
     if centroids.ndim != 2 or not centroids.size:

@@ -1,4 +1,4 @@
-"""From the outputs of runs to events, with the arithmetic of the generated C."""
+"""Converts the outputs of runs to events, with the arithmetic of the generated C."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A detected event: its time (samples from the start to the end of its run), label and score.
+    """A detected event: its time (in samples from the start, at the end of its run), label and score.
 
     The score is a sum over ``runs`` runs in units of the stored output, as in the generated C; ``top`` lists
     the best labels with their scores. Commands show the mean as a real value, on the scale of ``above``. With
@@ -35,10 +35,10 @@ class Event:
 
 @dataclass(slots=True)
 class Decider:
-    """Decides run by run on ``output``; ``rate`` samples arrive per second, and each run is ``hop`` samples
-    later.
+    """Decides after each run on ``output``; ``rate`` samples arrive per second, and each run is ``hop``
+    samples after the previous one.
 
-    ``width`` and ``height`` are pixels of the input of a network of pictures.
+    ``width`` and ``height`` are pixels of an image network's input.
     """
 
     decision: Decision

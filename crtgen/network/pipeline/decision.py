@@ -1,6 +1,4 @@
-"""Settings of when a network's outputs are an event, and the numbers of runs and sums that follow from
-them.
-"""
+"""Settings that decide when outputs are an event, and the counts and sums derived from them."""
 
 from dataclasses import dataclass
 from math import ceil, floor
@@ -23,8 +21,8 @@ class Clusters:
     """Clusters of normal data: ``centroids`` ``[K, N]`` in units of ``scale`` from ``mean``, and their
     ``radii``.
 
-    As in Edge Impulse, the anomaly score of x is the least value of the distance between ``(x - mean) /
-    scale`` and a centroid, minus the centroid's radius: below 0 within a cluster.
+    As in Edge Impulse, the anomaly score of x is the minimum, over all clusters, of the distance between ``(x
+    - mean) / scale`` and the centroid minus the cluster's radius: below 0 within a cluster.
     """
 
     centroids: npt.NDArray[np.float32]
@@ -35,10 +33,10 @@ class Clusters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boxes:
-    """Conversion of outputs to at most ``most`` boxes.
+    """Settings for converting outputs to at most ``most`` boxes.
 
-    ``fomo``: adjacent cells form one box. ``nms``: of boxes with one label whose overlap exceeds ``overlap``
-    of their union, the one with the highest score stays.
+    ``fomo``: adjacent cells form one box. ``nms``: of boxes with the same label whose overlap exceeds
+    ``overlap`` of their union, the one with the highest score is kept.
     """
 
     kind: str
@@ -56,9 +54,9 @@ class Boxes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """An output of a second network that must be active for an event, such as speech detection.
+    """An output of a second network, such as speech detection, that must be active for an event.
 
-    The mean of its last ``average`` scores, or of as many as exist, has to be above ``above``.
+    The mean of its last ``average`` scores, or of as many as exist, must be above ``above``.
     """
 
     above: float = 0.5
@@ -72,15 +70,15 @@ class Gate:
 class Decision:
     """The rule by which outputs become events.
 
-    The scores of the last ``average`` runs are averaged; with ``least`` above 0, already from that many runs
-    on. A run votes for the label among ``labels`` with the greatest mean, if that is above ``above``, a real
-    number. ``patience`` votes for a label in a row, or among the last ``vote`` runs, are an event, with the
-    ``top`` best labels. For ``quiet`` seconds after an event there is no other, or none of the same label
-    (``quiet_of``). Nothing is decided in the first ``ignore`` seconds after the first result. ``names`` are
-    those of the network's outputs.
+    The scores of the last ``average`` runs are averaged; if ``least`` is above 0, at least that many runs are
+    enough. A run votes for the one among ``labels`` with the greatest mean, if that is above ``above``, a
+    real value. ``patience`` votes for a label in a row, or among the last ``vote`` runs, are an event,
+    reported with the ``top`` best labels. For ``quiet`` seconds after an event there is no other event, or
+    none with the same label (``quiet_of``). Nothing is decided in the first ``ignore`` seconds after the
+    first result. ``names`` are those of the network's outputs.
 
     With ``anomaly`` the score is ``mse``, the mean square difference between the network's input and output,
-    or ``kmeans``, the distance from ``clusters``. With ``boxes`` each run is decided by itself.
+    or ``kmeans``, the distance from ``clusters``. With ``boxes`` each run is decided separately.
     """
 
     labels: tuple[int, ...] = ()
@@ -139,12 +137,12 @@ def _check_runs(name: str, value: int) -> None:
 
 
 def least_sum(output: Value, above: float, count: int) -> int:
-    """Return the least sum of ``count`` stored scores whose mean, as a real number, is above ``above``."""
+    """Return the smallest sum of ``count`` stored scores whose mean, as a real value, is above ``above``."""
     quant = output.quant
     scale, zero = (quant.scale, quant.zero_point) if quant is not None else (1.0, 0)
     return floor(count * (above / scale + zero)) + 1
 
 
 def runs_in(seconds: float, rate: int, hop: int) -> int:
-    """Return how many runs last this many seconds, rounded up."""
+    """Return the number of runs in this many seconds, rounded up."""
     return ceil(seconds * rate / hop - 1e-9)

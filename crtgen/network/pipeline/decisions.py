@@ -18,8 +18,8 @@ _OF_SCORES = (
 
 
 def read_decision(table: TomlTable, folder: Path, gate: Gate | None) -> Decision:
-    """Read the decision; files are relative to ``folder``. Raises ``UsageError`` for settings that contradict
-    each other.
+    """Read the decision; file names are relative to ``folder``. Raises ``UsageError`` for contradictory
+    settings.
     """
     known = table.get("labels", names, ())
     vote = table.get("vote", count, 0)

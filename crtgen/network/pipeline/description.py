@@ -29,7 +29,7 @@ PIPELINE = ".toml"
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """A second network on the same features, and the output that is the gate."""
+    """A second network on the same features, and its output that serves as the gate."""
 
     network: Path
     label: int
@@ -41,7 +41,7 @@ class Description:
     """Content of a pipeline file.
 
     ``network`` is a path, or None for features alone; it runs every ``every`` rows. ``output`` names the
-    output for the decision, the first one if empty.
+    output on which the decision is based; empty means the first one.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Description:
 
 
 def read_description(file: Path) -> Description:
-    """Read a description. Raises ``UsageError`` for an error in it, naming the key."""
+    """Read a description. Raises ``UsageError`` with the key of the first error."""
     root = load_toml(file, "the pipeline")
     try:
         made = _description(root, file)
@@ -125,7 +125,7 @@ def _section(outer: TomlTable, key: str, file: Path) -> TomlTable:
 
 @dataclass(frozen=True, slots=True)
 class _Sensor:
-    """A sensor; ``rate`` is samples or frames per second, or 0. ``frame`` are settings of images."""
+    """A sensor; ``rate`` is samples or frames per second, or 0. ``frame`` are the settings of images."""
 
     kind: str
     rate: int

@@ -1,4 +1,4 @@
-"""Pictures and arrays in files as the frames of a pipeline's camera."""
+"""Pictures and arrays in files, as frames of a pipeline's camera."""
 
 from pathlib import Path
 
@@ -20,9 +20,10 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def read_picture(path: Path, settings: ImageSettings) -> Array:
-    """Return the frame that the camera would give for a picture, which may only be reduced as a whole.
+    """Return the frame that the camera would give for a picture, which may have to be reduced but not
+    cropped.
 
-    Raises ``UsageError`` for a picture that cannot be read, or has other proportions.
+    Raises ``UsageError`` for a picture that cannot be read, or has another aspect ratio.
     """
     size = (settings.frame_width, settings.frame_height)
 
@@ -36,7 +37,7 @@ def read_picture(path: Path, settings: ImageSettings) -> Array:
 
 
 def frame_of(colours: Bytes, form: str) -> Array:
-    """Convert a picture ``[H, W, 3]``, for ``grey`` ``[H, W]``, to the format of a camera."""
+    """Convert a picture ``[H, W, 3]``, or ``[H, W]`` for ``grey``, to the format of a camera."""
     if form in ("rgb888", "grey"):
         return colours
     if form == "rgb565":

@@ -1,4 +1,4 @@
-"""Features and a network as one graph, whose input is the samples of a run."""
+"""Joins features and a network to one graph, whose input is the samples of a run."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -35,11 +35,11 @@ _MEANT = 0.05
 
 @dataclass(frozen=True, slots=True)
 class JoinedPipeline:
-    """The graph of a run, and how samples come to it.
+    """The graph of a run, and how samples are fed to it.
 
-    A run gets ``span`` samples, the next one those that are ``hop`` further on. Before the first sample
-    there are ``before`` zeros; ``skip`` samples are left out. ``warm`` runs fill the network's window: their
-    outputs say nothing.
+    A run gets ``span`` samples; the next run gets those ``hop`` samples later. Before the first sample there
+    are ``before`` zeros; ``skip`` samples are skipped. The first ``warm`` runs only fill the network's
+    window, and their outputs have no meaning.
     """
 
     graph: Graph
@@ -58,7 +58,9 @@ class JoinedPipeline:
     """Return the pipeline with other settings."""
 
     def on(self, *, fpu: bool) -> "JoinedPipeline":
-        """Return the pipeline for a core with or without an FPU: without, spectra are computed in int32."""
+        """Return the pipeline for a core with or without an FPU; without one, spectra are computed in
+        int32.
+        """
         if not isinstance(self.settings, MelSettings):
             return self
         settings = self.settings.on(fpu=fpu)
@@ -82,7 +84,9 @@ class JoinedPipeline:
 
     @property
     def samples(self) -> Value:
-        """Input of a run: ``[span]`` of int16, ``[span, axes]`` of float32, or a frame of ``span`` rows."""
+        """Return the input of a run: ``[span]`` of int16, ``[span, axes]`` of float32, or a frame of ``span``
+        rows.
+        """
         return self.graph.values[self.graph.inputs[0]]
 
     @property
@@ -91,9 +95,10 @@ class JoinedPipeline:
 
 
 def join(description: Description, network: Graph | None, gate: Graph | None = None) -> JoinedPipeline:
-    """One graph from samples to the outputs of the network, followed by the score of a ``gate``, if any.
+    """Return one graph from samples to the outputs of the network, followed by the score of a ``gate``, if
+    any.
 
-    Raises ``UsageError`` for a network that does not take such features, and for settings that no operator
+    Raises ``UsageError`` for a network that does not accept such features, and for settings that no operator
     can compute.
     """
     try:
@@ -285,7 +290,7 @@ def _over_stream(settings: MelSettings) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """Window of a network: it sees ``rows`` rows of features, of which ``step`` are new in a run."""
+    """Window of a network: ``rows`` rows of features, of which ``step`` are new in each run."""
 
     rows: int
     step: int

@@ -1,4 +1,4 @@
-"""Scores that a network does not output itself: operators after it."""
+"""Scores that are computed by additional operators after the network."""
 
 from math import sqrt
 
@@ -36,7 +36,7 @@ def mean_square(steps: GraphSteps, given: Handle, output: Handle, name: str) -> 
 def distance(steps: GraphSteps, x: Handle, clusters: Clusters) -> Handle:
     """Return the distance of x from the nearest cluster's edge: ``[1]``.
 
-    A distance is the root of the mean square of differences, times the root of their number.
+    A distance is computed as the root mean square of the differences, times the square root of their number.
     """
     count, width = clusters.centroids.shape
     if x.elements != width:

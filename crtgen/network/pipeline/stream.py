@@ -1,4 +1,4 @@
-"""A recording, cut into the runs of a pipeline, and the events in its outputs."""
+"""Cuts a recording into the runs of a pipeline, and finds the events in their outputs."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,11 +19,10 @@ __all__ = ["events_of", "read_samples", "runs_of", "times_of"]
 
 
 def read_samples(path: Path, pipeline: JoinedPipeline) -> Array:
-    """Return the samples in a file: WAV of one channel of int16 at the pipeline's rate, or an array in a
-    ``.npy``.
+    """Return the samples in a file: a mono int16 WAV at the pipeline's rate, or an array in a ``.npy``.
 
-    Of a camera the rows of frames: a picture is one, an array ``[frames, H, W, ...]`` or of one frame. Raises
-    ``UsageError`` for any other.
+    For a camera, return the rows of frames: a picture is one frame, an array ``[frames, H, W, ...]`` has
+    several or one. Raises ``UsageError`` for any other file.
     """
     if isinstance(pipeline.settings, ImageSettings):
         return _frames(path, pipeline.settings, pipeline.samples)
@@ -71,7 +70,7 @@ def runs_of(pipeline: JoinedPipeline, samples: Array) -> list[Array]:
 
 
 def times_of(pipeline: JoinedPipeline) -> Iterator[int]:
-    """Yield the number of the last sample of each run, counted from 1."""
+    """Yield the index of the last sample of each run, counted from 1."""
     sample = pipeline.span - pipeline.before + pipeline.skip
     while True:
         yield sample
@@ -79,7 +78,7 @@ def times_of(pipeline: JoinedPipeline) -> Iterator[int]:
 
 
 def events_of(pipeline: JoinedPipeline, outputs: Sequence[Array]) -> list[Event]:
-    """Find the events in the outputs of consecutive runs, from the first one on.
+    """Find the events in the outputs of consecutive runs, starting with the first run.
 
     Raises ``UsageError`` for a pipeline without a decision.
     """

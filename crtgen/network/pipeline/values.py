@@ -1,4 +1,4 @@
-"""Parsers of values in descriptions; each raises ``ValueError`` for a value that it cannot accept."""
+"""Parsers of values in descriptions; each raises ``ValueError`` for values that it does not accept."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Converters of ONNX operators, as tables by family: the operator's name -> converter and types."""
+"""Converters of ONNX operators, in tables by family: operator name -> converter and types."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,6 @@
-"""Quantisation at run time: by computed scales, by several scales, or in types that no layer has."""
+"""Quantisation at run time: with computed scales, with several scales, or to types for which no layer
+exists.
+"""
 
 from collections.abc import Mapping
 
@@ -28,7 +30,7 @@ _MOST = 255
 
 
 def quantized(layer: OnnxLayer) -> Converted:
-    """``clamp(rint(x / scale) + zero)``, as raw numbers."""
+    """Return ``clamp(rint(x / scale) + zero)`` as plain integers."""
     kind = _quantized_kind(layer)
     x: Operand = layer.x if layer.x.dtype is DType.FLOAT32 else cast(layer.x, DType.FLOAT32)
     if kind.format:

@@ -1,4 +1,4 @@
-"""Casts among all types of numbers that a file can have."""
+"""Casts between all numeric types that a file can have."""
 
 from collections.abc import Mapping
 
@@ -14,8 +14,8 @@ __all__ = ["CONVERTERS", "clamped", "converted"]
 
 
 def converted(x: Operand, dtype: DType | None, to: OnnxType, saturate: bool) -> Operand:
-    """Convert numbers of ``dtype`` to another type: reals are rounded to its digits, integers lose upper
-    bits.
+    """Convert values of ``dtype`` to another type: floats are rounded to its precision, integers lose their
+    upper bits.
     """
     made = x if dtype is to.dtype else cast(x, to.dtype)
     if to.format:
@@ -32,7 +32,7 @@ def _wrapped(x: Operand, to: OnnxType) -> Converted:
 
 
 def clamped(x: Operand, to: OnnxType) -> Converted:
-    """Clamp 8-bit numbers to a type of fewer bits."""
+    """Clamp 8-bit values to the range of a narrower type."""
     is_signed = to.dtype is DType.INT8
     low = -(1 << (to.bits - 1)) if is_signed else 0
     above = Converted(Maximum(), (x, number(low, to.dtype)), ("low",))

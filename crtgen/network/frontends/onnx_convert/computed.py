@@ -1,4 +1,4 @@
-"""Convolutions by weights that are computed at run time: products of matrices."""
+"""Convolutions with weights that are computed at run time, as matrix products."""
 
 from itertools import product
 from math import prod
@@ -16,7 +16,7 @@ _MOST_TAPS = 64
 
 
 def by_computed_weights(layer: OnnxLayer, weights: NamedTensor) -> Converted:
-    """Multiply by computed weights ``[groups, places, taps x channels]``, in that order, without a bias."""
+    """Multiply by computed weights ``[groups, positions, taps x channels]``, without a bias."""
     groups, (outputs, depth) = layer.whole("group", 1), weights.shape[:2]
     window = window_of(layer, weights.shape[2:])
     taps = prod(weights.shape[2:])

@@ -1,4 +1,4 @@
-"""Einsum as matrix products, sums, diagonals and transpositions, one operand after the other."""
+"""Einsum as matrix products, sums, diagonals and transpositions, one operand at a time."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Element-wise operators: each element of the output depends on the elements of the inputs at its place."""
+"""Element-wise operators: each output element depends on the input elements at the same position."""
 
 from collections.abc import Mapping
 from functools import reduce

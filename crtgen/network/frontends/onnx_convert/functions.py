@@ -1,4 +1,4 @@
-"""Element-wise functions that are composed of a few others."""
+"""Element-wise functions that are expressed by a few other operators."""
 
 from collections.abc import Mapping
 from math import pi

@@ -1,4 +1,4 @@
-"""Operators on images beside convolutions and poolings."""
+"""Operators on images other than convolutions and poolings."""
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
@@ -29,7 +29,7 @@ _MOST_CHANNELS = 64
 
 
 def spread(x: Operand, shape: Sequence[int], axis: int, step: int) -> tuple[Operand, list[int]]:
-    """Insert ``step - 1`` zeros between neighbours along an axis; also return the new shape."""
+    """Insert ``step - 1`` zeros between adjacent elements along an axis; also return the new shape."""
     made = list(shape)
     if step == 1:
         return x, made

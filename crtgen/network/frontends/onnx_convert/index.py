@@ -1,4 +1,4 @@
-"""Operators that read elements at indices, or write them there."""
+"""Operators that read or write elements at given indices."""
 
 from collections.abc import Mapping, Sequence
 from math import prod
@@ -28,7 +28,7 @@ __all__ = ["CONVERTERS", "whole_indices"]
 
 
 def whole_indices(layer: OnnxLayer, position: int, lengths: Sequence[int]) -> Operand:
-    """Return indices that count from the beginning; ``lengths`` are those of the indexed axes."""
+    """Return non-negative indices; ``lengths`` are those of the indexed axes."""
     tensor = layer.tensor(position)
     length = np.array(lengths if len(lengths) > 1 else lengths[0], np.int32)
     if tensor.data is not None:

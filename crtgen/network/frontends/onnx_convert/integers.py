@@ -40,7 +40,7 @@ class _IntegerSums(ConvStorage):
 
 
 def conv_sums(layer: OnnxLayer, x: Operand, weights: Int64, bias: Array) -> Converted:
-    """Return a convolution's sums: int8 ``x`` with nine-bit ``weights[O, C/groups, ...]``."""
+    """Return the sums of a convolution of int8 ``x`` with nine-bit ``weights[O, C/groups, ...]``."""
     return wide_sums(
         lambda part, start: convolved(layer, x, part, start, _IntegerSums()),
         weights,
@@ -50,13 +50,14 @@ def conv_sums(layer: OnnxLayer, x: Operand, weights: Int64, bias: Array) -> Conv
 
 
 def dense_sums(x: Operand, weights: Int64, bias: Array) -> Converted:
-    """Return the sums of rows with ``weights[O, K]``."""
+    """Return the products of rows with ``weights[O, K]``."""
     op, roles = Accumulate(FullyConnected(keep_dims=True)), ("weights", "bias")
     return wide_sums(lambda part, start: Converted(op, (x, part, start), roles), weights, bias, True)
 
 
 def in_steps(sums: Converted, factors: Array, quant: Quant, cut: bool) -> Converted:
-    """Quantise sums as ``rint(f32(sum) * factor) + zero``; ``cut`` limits them to zero and above.
+    """Quantise sums as ``rint(f32(sum) * factor) + zero``; with ``cut``, negative results become the zero
+    point.
 
     ``factors`` are broadcast to the sums.
     """
@@ -68,9 +69,9 @@ def in_steps(sums: Converted, factors: Array, quant: Quant, cut: bool) -> Conver
 
 @dataclass(frozen=True, slots=True)
 class _Factor:
-    """An 8-bit operand: a tensor, and its zero point if it has one; ``zero`` is the value, if known.
+    """An 8-bit operand: a tensor and its zero point, if any; ``zero`` is the value, if known.
 
-    Stored as int8, its numbers are ``offset`` less than in the file.
+    Values are stored as int8, which is ``offset`` less than in the file.
     """
 
     tensor: NamedTensor
@@ -103,14 +104,12 @@ class _Factor:
         return _signed(self.given)
 
     def ahead(self, rank: int) -> Operand:
-        """Return, as int32, the differences between values stored as int8 and their distances from the zero
-        point.
-        """
+        """Return ``stored value - (value - zero point)`` as int32."""
         zero = cast(self._column(rank), DType.INT32)
         return Converted(Sub(), (number(self.offset, DType.INT32), zero), ("zero",))
 
     def distances(self, rank: int) -> Operand:
-        """Return the distances of the values from the zero point, as int16."""
+        """Return the values minus the zero point, as int16."""
         numbers = cast(self.tensor, DType.INT16)
         if self.given is None:
             return numbers

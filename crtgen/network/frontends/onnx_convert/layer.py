@@ -64,7 +64,9 @@ class OnnxLayer(FileLayer[NamedTensor]):
         return len(self.x.shape)
 
     def listed(self, name: str, position: int) -> list[int] | None:
-        """Integers that older versions of the operator have as an attribute, newer ones as an input."""
+        """Return integers that older versions of the operator store as an attribute, newer ones as an
+        input.
+        """
         if name in self.node.attributes:
             return [int(i) for i in self.node.attributes[name]]
         return self.integers(position, name) if self.has(position) else None
@@ -85,7 +87,7 @@ class OnnxLayer(FileLayer[NamedTensor]):
         return str(self.attribute(name, default))
 
     def refuse(self, name: str, *supported: Any) -> None:
-        """Raise ``RefusedOperator`` unless the attribute has one of these values; the first is its
+        """Raise ``RefusedOperator`` unless the attribute has one of the given values; the first is its
         default.
         """
         value = self.attribute(name, supported[0])
@@ -106,10 +108,11 @@ ANY = frozenset(DType)
 
 @dataclass(frozen=True, slots=True)
 class OnnxConverter:
-    """A row of the table. ``stems`` begin the layer's name; ``types`` are those of the first input.
+    """A row of the table. ``stems`` are possible beginnings of the layer's name; ``types`` are those of the
+    first input.
 
-    ``whole`` is the number of outputs if all are computed, also unread ones. An operator that ``is_bounded``
-    gets room for the largest possible output, whatever lengths the file says.
+    ``whole`` is the number of outputs if all are computed, including unused ones. If an operator
+    ``is_bounded``, its outputs get the largest possible lengths, whatever the file says.
     """
 
     convert: Convert
@@ -124,12 +127,12 @@ def unary(op: Op) -> Convert:
 
 
 def pair(op: Op) -> Convert:
-    """Make the converter of an operator that takes its two operands as they are."""
+    """Return the converter of an operator that takes its two operands unchanged."""
     return lambda layer: Converted(op, (layer.tensor(0), layer.tensor(1)), ("other",))
 
 
 def chain(x: Operand, ops: Iterable[Op]) -> Converted:
-    """Apply operators of one input, one after another; at least one."""
+    """Apply one or more operators of one input, one after another."""
     made: Operand = x
     for op in ops:
         made = Converted(op, (made,))
@@ -138,7 +141,9 @@ def chain(x: Operand, ops: Iterable[Op]) -> Converted:
 
 
 def ask_for_room(shape: Iterable[int]) -> None:
-    """Ask the budget for an array of eight bytes per element, before it is made from a file's shape."""
+    """Ask the budget for an array of eight bytes per element, before an array of a file's shape is
+    allocated.
+    """
     budget.current().hold(_LARGEST_ELEMENT * math.prod(max(length, 0) for length in shape), "what it becomes")
 
 
@@ -151,7 +156,7 @@ def cast(x: Operand, to: DType) -> Converted:
 
 
 def power(x: Operand, exponent: float) -> Operand:
-    """Return ``x ** exponent``, by products and roots if these are few."""
+    """Return ``x ** exponent`` as products and roots, if few suffice."""
     if exponent == 1:
         return x
     if exponent == 2:

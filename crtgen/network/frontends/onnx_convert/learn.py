@@ -1,4 +1,6 @@
-"""ONNX's operators of classical machine learning, as scikit-learn's exporter writes them (``ai.onnx.ml``)."""
+"""ONNX's operators for classical machine learning (``ai.onnx.ml``), as scikit-learn's exporter writes
+them.
+"""
 
 from collections.abc import Mapping
 

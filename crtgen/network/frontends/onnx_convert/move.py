@@ -1,4 +1,4 @@
-"""Operators that move elements, or take tensors apart and put them together again."""
+"""Operators that move elements, or split and join tensors."""
 
 from collections.abc import Mapping, Sequence
 from math import prod

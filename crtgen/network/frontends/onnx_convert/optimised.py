@@ -1,4 +1,4 @@
-"""Operators of ONNX Runtime's own domain that its optimiser writes."""
+"""Operators of ONNX Runtime's own domain, which its optimiser writes."""
 
 from collections.abc import Mapping
 

@@ -1,6 +1,7 @@
-"""Poolings: images become ``[N,H,W,C]`` around them.
+"""Poolings, between transpositions to ``[N,H,W,C]`` and back.
 
-With dilation, in three dimensions or of integers, a pooling is a window's slices put together axis by axis.
+A pooling with dilation, in three dimensions or of integers is computed from slices of the window, axis by
+axis.
 """
 
 from collections.abc import Mapping, Sequence
@@ -67,9 +68,9 @@ def _least(layer: OnnxLayer) -> float | int:
 
 
 def averaged_whole(layer: OnnxLayer, x: Operand, quant: Quant) -> Converted:
-    """Average each window, without padding, with a quantisation of the output's own.
+    """Average each window, without padding, with a separate quantisation of the output.
 
-    One window of the whole image is a global average, whose halves ONNX Runtime rounds otherwise.
+    A single window over the whole image is a global average, for which ONNX Runtime rounds ties differently.
     """
     window = window_of(layer, ())
     if window.around != Padding() or window.dilation != (1, 1):

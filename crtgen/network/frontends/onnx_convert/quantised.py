@@ -1,4 +1,4 @@
-"""Layers of quantised numbers: integers between two scales and zero points."""
+"""Quantised layers: integers with scales and zero points at both ends."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Reductions, norms, running sums, softmax, and where the greatest is."""
+"""Reductions, norms, running sums, softmax, and ArgMax."""
 
 from collections.abc import Callable, Mapping
 from functools import reduce

@@ -1,4 +1,4 @@
-"""Regions of images, and convolutions that read where another input points: both sample images at points."""
+"""Regions of images, and deformable convolutions: both sample images at computed points."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

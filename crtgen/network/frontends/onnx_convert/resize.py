@@ -1,6 +1,6 @@
-"""Resize in all its modes: along each axis, numbers that are sums of others with constant shares.
+"""Resize in all its modes: along each axis, outputs are weighted sums of inputs with constant weights.
 
-The shares are what the onnx package's own definition makes of the rows of an identity matrix.
+The weights are obtained by applying the onnx package's own definition to an identity matrix.
 """
 
 from collections.abc import Mapping

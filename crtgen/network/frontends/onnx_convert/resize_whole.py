@@ -1,7 +1,7 @@
-"""Linear Resize of images of integers, with the roundings of ONNX Runtime's own operator.
+"""Linear Resize of integer images, with the roundings of ONNX Runtime's own operator.
 
-A pixel is the sum of four others, each times the product of two float32 shares, added in that order and cut
-towards zero.
+A pixel is the sum of four others, each times the product of two float32 weights, added in that order and
+truncated.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ class _ResizeLine:
 
 
 def resized_whole(layer: OnnxLayer, targets: Mapping[int, tuple[str, float]]) -> Converted:
-    """Resize by ``sizes`` or ``scales``, given for each resized axis."""
+    """Resize by ``sizes`` or ``scales``, one for each resized axis."""
     _mode(layer)
     if layer.rank != 4 or not set(targets) <= {_DOWN, _ACROSS} or layer.whole("antialias"):
         raise RefusedOperator(

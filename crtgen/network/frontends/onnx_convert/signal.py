@@ -1,4 +1,4 @@
-"""Fourier transforms: fast ones of real numbers, others as products with constant matrices."""
+"""Fourier transforms: fast ones for real inputs, others as products with constant matrices."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,8 +1,8 @@
-"""Support vector machines of ``ai.onnx.ml``: regression, novelty detection, classes by votes.
+"""Support vector machines of ``ai.onnx.ml``: regression, novelty detection, and classification by votes.
 
-``y = sum(coefficient * kernel(x, support vector)) + rho``. The kernels are ``x . s``,
-``exp(-gamma * |x - s|^2)``, ``(gamma * x . s + c)^degree`` and ``tanh(gamma * x . s + c)``; distances to all
-vectors are one layer.
+``y = sum(coefficient * kernel(x, support vector)) + rho``. The kernels are ``x . s``, ``exp(-gamma * |x -
+s|^2)``, ``(gamma * x . s + c)^degree`` and ``tanh(gamma * x . s + c)``; the distances to all vectors are
+computed by one layer.
 """
 
 from collections.abc import Mapping, Sequence
@@ -79,10 +79,11 @@ def _regressor(layer: OnnxLayer) -> Converted:
 
 
 def _classifier(layer: OnnxLayer) -> tuple[Converted, ...]:
-    """Convert to the label with most votes, and the decision values.
+    """Convert to the label with the most votes, and the decision values.
 
     Each pair of classes has a decision value, ``sum(coefficient * kernel(x, support vector)) + rho`` over the
-    vectors of both; if it is positive, the first of the pair has a vote. As in ONNX Runtime and libsvm.
+    vectors of both; if it is positive, the first class of the pair gets a vote, otherwise the second. This
+    follows ONNX Runtime and libsvm.
     """
     layer.refuse("post_transform", "NONE")
     if layer.attribute("prob_a"):

@@ -19,7 +19,7 @@ _MOST_WEIGHTS = 1 << 26
 
 @dataclass(frozen=True, slots=True)
 class Turned:
-    """A transposed convolution along one axis; ``before`` is the number of outputs cut off at the start."""
+    """A transposed convolution along one axis; ``before`` is the number of outputs removed at the start."""
 
     length: int
     taps: int
@@ -45,7 +45,7 @@ class TransposedWeights:
 def turned_lines(layer: OnnxLayer, kernel: Sequence[int]) -> tuple[Turned, ...]:
     """Return the transposed convolution along each axis of the image.
 
-    The length of its output follows from the padding or the attributes.
+    The output length follows from the padding or the attributes.
     """
     spatial = layer.rank - 2
     if spatial not in (1, 2, 3):
@@ -80,12 +80,12 @@ def _cut(layer: OnnxLayer, axis: int, full: int, same: int) -> tuple[int, int]:
 def transposed_conv(
     x: Operand, image: tuple[int, int, int], down: Turned, across: Turned, kernel: TransposedWeights
 ) -> Converted:
-    """Transposed convolution of ``[N,H,W,C]`` to ``[N,H,W,O]``; ``image`` is (N, H, W).
+    """Convert a transposed convolution from ``[N,H,W,C]`` to ``[N,H,W,O]``; ``image`` is (N, H, W).
 
     With stride s, output ``s * q + r - before`` is the sum over d of input ``q - d`` times tap ``r + s * d``:
-    for each r this is a convolution with stride 1, of every s-th tap in reverse. Taps beyond the window are
-    zero. In each group, the channels of that convolution are the pixels of a block, which are then moved to
-    their places.
+    for each r this is a convolution with stride 1, with every s-th tap in reverse order. Taps beyond the
+    window are zero. In each group, the channels of that convolution are the pixels of a block, which are then
+    moved to their positions.
     """
     lines, n = (down, across), image[0]
     blocks = [-(-line.extent // line.stride) for line in lines]

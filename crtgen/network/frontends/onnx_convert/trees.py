@@ -1,7 +1,7 @@
-"""Ensembles of trees as scikit-learn, LightGBM and XGBoost export them (``ai.onnx.ml``).
+"""Tree ensembles as scikit-learn, LightGBM and XGBoost export them (``ai.onnx.ml``).
 
-Scores are ONNX Runtime's, to the last bit before a transformation; so are its rules for labels, which are not
-those of the standard where a class is scored in some leaves only. Such ensembles are refused.
+Scores are ONNX Runtime's, to the last bit before a transformation. Labels follow ONNX Runtime, too, which
+deviates from the standard if a class is scored in some leaves only; such ensembles are refused.
 """
 
 from collections.abc import Iterator, Mapping
@@ -106,10 +106,10 @@ def _scores(
 
 
 def _checked(forest: Forest) -> Forest:
-    """Return the forest with a copy of a node for each way that leads to it.
+    """Return the forest with a copy of a node for each path that leads to it.
 
-    LightGBM's exporter writes a set of categories as comparisons with each, all of which lead to one node.
-    Raises ``ValueError`` if a node leads to itself.
+    LightGBM's exporter writes a set of categories as a comparison with each of them, all leading to the same
+    node. Raises ``ValueError`` if a node leads to itself.
     """
     made, roots, most = list[TreeNode](), list[int](), _MOST_COPIES * len(forest.nodes)
     seen, is_shared = set[int](), False
@@ -136,7 +136,7 @@ def _checked(forest: Forest) -> Forest:
 
 @dataclass(frozen=True, slots=True)
 class _Ensemble:
-    """Trees with the number of their targets, and what is added to each target."""
+    """Trees, the number of their targets, and the base value of each target."""
 
     layer: OnnxLayer
     forest: Forest
@@ -152,7 +152,7 @@ class _Ensemble:
         return np.array(self.layer.attribute("base_values") or [], np.float32)
 
     def always(self, target: int) -> bool:
-        """Return whether the target gets a score for every input: some tree has it in all leaves."""
+        """Return True if the target gets a score for every input: some tree has it in all leaves."""
         return any(
             all(any(t == target for t, _ in leaf.scores) for leaf in leaves) for leaves in self._leaves()
         )
@@ -170,7 +170,7 @@ class _Ensemble:
             yield found
 
     def total(self, aggregate: str = "SUM") -> Converted:
-        """Return the scores before anything is added, ``[N, targets]``."""
+        """Return the scores before base values are added, ``[N, targets]``."""
         return Converted(Trees(self.forest, self.targets, aggregate), (self.layer.x,))
 
 
@@ -179,9 +179,10 @@ def _regressor(layer: OnnxLayer) -> Converted:
 
 
 class _Numbered:
-    """Nodes of TreeEnsemble (``ai.onnx.ml`` 5), which has leaves in lists of their own and modes as numbers.
+    """Nodes of TreeEnsemble (``ai.onnx.ml`` 5), which lists leaves separately and encodes modes as integers.
 
-    A leaf becomes a node for each way that leads to it: a tree that is one leaf has a root with two.
+    A leaf becomes a separate node for each path that leads to it: a tree that is one leaf gets a root with
+    two.
     """
 
     def __init__(self, layer: OnnxLayer) -> None:

@@ -1,4 +1,4 @@
-"""LSTM by weights that are computed at run time: products of matrices, step by step."""
+"""LSTM with weights that are computed at run time: matrix products, step by step."""
 
 from crtgen.network.frontends.builder import Converted, RefusedOperator
 from crtgen.network.frontends.onnx_convert.layer import OnnxLayer, Operand, reshaped
@@ -14,7 +14,7 @@ _PLAIN = ("activations", "activation_alpha", "activation_beta", "clip", "input_f
 
 
 def lstm_by_computed_weights(layer: OnnxLayer) -> tuple[Converted, ...]:
-    """Convert to ``Y``, ``Y_h`` and ``Y_c`` of ``X[steps, N, inputs]``, in one direction."""
+    """Convert to ``Y``, ``Y_h`` and ``Y_c`` for ``X[steps, N, inputs]``, in one direction."""
     _require_plain(layer)
     steps, batch, _ = layer.x.shape
     hidden = layer.tensor(2).shape[-1]

@@ -1,8 +1,9 @@
-"""Volumes of integers: convolutions of images whose channels are those of several slices.
+"""Integer convolutions in three dimensions, as convolutions of images whose channels are those of several
+slices.
 
-Output slice d of ``[N,C,D,H,W]`` sees a window of slices. With the window's slices side by side as channels,
-sums of integers stay one layer, and are rescaled once, as ONNX Runtime does it. Within each group of channels
-the slices come first, so that the groups stay groups.
+Output slice d of ``[N,C,D,H,W]`` depends on a window of slices. With these slices concatenated as channels,
+the integer sums stay within one layer and are rescaled once, as in ONNX Runtime. Within each channel group
+the slices come first, so the groups remain groups.
 """
 
 from dataclasses import dataclass

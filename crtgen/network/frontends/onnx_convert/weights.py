@@ -1,6 +1,7 @@
-"""Convolutions: images become ``[N,H,W,C]`` around them.
+"""Convolutions, between transpositions to ``[N,H,W,C]`` and back.
 
-Those of floats in three dimensions are sums of those of images, one for each tap along the first dimension.
+A float convolution in three dimensions is a sum of convolutions of images, one for each tap along the first
+dimension.
 """
 
 from collections.abc import Mapping
@@ -75,7 +76,7 @@ def _conv(layer: OnnxLayer) -> Converted:
 
 
 def convolved(layer: OnnxLayer, x: Operand, weights: Array, bias: Array, numbers: ConvStorage) -> Converted:
-    """Convolve a line, an image or a volume of integers with ``weights[O, C/groups, ...]``."""
+    """Convolve a 1-D, 2-D or 3-D integer input with ``weights[O, C/groups, ...]``."""
     if layer.rank == 5:
         return volume_of_integers(layer, x, weights, bias, numbers)
     window = window_of(layer, weights.shape[2:])

@@ -1,4 +1,4 @@
-"""Integers: bits, remainders, powers."""
+"""Integer operators: bits, remainders, powers."""
 
 from collections.abc import Mapping
 
@@ -64,7 +64,7 @@ def _bit_shift(layer: OnnxLayer) -> Converted:
 
 
 def like(layer: OnnxLayer, made: Converted, other: tuple[int, ...]) -> Converted:
-    """Reshape to the shape that both operands are broadcast to, which has the same elements."""
+    """Reshape to the broadcast shape of both operands, which has the same number of elements."""
     shape = np.broadcast_shapes(layer.x.shape, other)
     return made if shape == layer.x.shape else reshaped(made, shape)
 

@@ -83,7 +83,7 @@ class AxisWindow:
 
 
 def lines_of(layer: OnnxLayer, kernel: Sequence[int]) -> tuple[AxisWindow, ...]:
-    """Return the window along each axis of an image with any number of axes."""
+    """Return the window along each axis of an image, for any number of axes."""
     found, spatial = [], layer.rank - 2
     lists = [
         along(layer, name, spatial, given)
@@ -96,7 +96,7 @@ def lines_of(layer: OnnxLayer, kernel: Sequence[int]) -> tuple[AxisWindow, ...]:
 
 
 def along(layer: OnnxLayer, name: str, spatial: int, default: Sequence[int]) -> list[int]:
-    """Return an attribute with a number for each axis of the image."""
+    """Return an attribute that has one value for each axis of the image."""
     listed = [int(i) for i in layer.attribute(name) or default or [1] * spatial]
     if len(listed) != spatial or min(listed) < 1:
         raise ValueError(f"{name} {listed} for {spatial} dimensions of space")
@@ -106,7 +106,9 @@ def along(layer: OnnxLayer, name: str, spatial: int, default: Sequence[int]) -> 
 def sides(
     layer: OnnxLayer, axis: int, spatial: int, length: int, extent: int, step: int
 ) -> tuple[int, int, int]:
-    """Return padding before and after along an axis, and what ``ceil_mode`` adds after it."""
+    """Return the padding before and after an axis, and the additional padding that ``ceil_mode`` requires
+    after it.
+    """
     if axis < 0:
         return 0, 0, 0
     auto = layer.text("auto_pad", "NOTSET")
@@ -145,7 +147,7 @@ class ConvStorage:
     output: Quant | None = None
 
     def weights(self, data: Array, axis: int, first: int) -> Operand:
-        """Return the weights whose output channels, from the ``first`` on, are on ``axis``."""
+        """Return the weights whose output channels are on ``axis``, starting at channel ``first``."""
         return data
 
     def layer(self, op: Conv2d | DepthwiseConv2d) -> Op:

@@ -1,4 +1,4 @@
-"""Converters of TFLite operators, as tables by family: the schema's name -> converter and types."""
+"""Converters of TFLite operators, in tables by family: the schema's name -> converter and types."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Operators that take tensors apart and put them together again: pack, split, gather, blocks of images."""
+"""Operators that split, join and rearrange tensors: pack, split, gather, space-to-depth and so on."""
 
 from collections.abc import Mapping, Sequence
 from math import prod

@@ -1,4 +1,4 @@
-"""Operators that TFLite has and TFLite Micro has not."""
+"""Operators of TFLite that TFLite Micro lacks."""
 
 from collections.abc import Callable, Mapping
 

@@ -1,4 +1,4 @@
-"""Operators that compute element by element, and softmax."""
+"""Element-wise operators and softmax."""
 
 from collections.abc import Mapping
 

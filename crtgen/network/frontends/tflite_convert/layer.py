@@ -1,4 +1,4 @@
-"""A layer of a `.tflite` file as converters see it, and what a row of their tables has."""
+"""A layer of a `.tflite` file as converters see it, and the rows of their tables."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class _Padding(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class TfliteLayer(FileLayer[FileTensor]):
-    """An operator of the file with its tensors. Raises ``ValueError`` for an invalid one."""
+    """An operator of the file with its tensors. Raises ``ValueError`` if it is invalid."""
 
     longest: ClassVar[int] = 64
 
@@ -54,7 +54,9 @@ class TfliteLayer(FileLayer[FileTensor]):
         what: str = "input",
         types: tuple[DType, ...] = (DType.INT8, DType.UINT8),
     ) -> None:
-        """Refuse tensors of these types that are not quantised like the output: TFLite Micro's rule."""
+        """Refuse tensors of these types whose quantisation differs from the output's, as TFLite Micro
+        does.
+        """
         if self.y.dtype in types and any(t.quant != self.y.quant for t in tensors):
             reason = f"{what} and output are quantised differently, which TFLite Micro refuses, too"
             raise RefusedOperator(f"{reason}; supported: the same scale and zero point")
@@ -98,7 +100,7 @@ class TfliteLayer(FileLayer[FileTensor]):
         dilation: tuple[int, int] = (1, 1),
         size: tuple[int, int] | None = None,
     ) -> Padding:
-        """Return SAME or VALID as rows and columns around an image of this size, which is the input's."""
+        """Return SAME or VALID as rows and columns of padding around an image of this size (the input's)."""
         if min(*window, *stride, *dilation) < 1:
             raise ValueError(f"window {window}, stride {stride} and dilation {dilation} must be positive")
         if self.option("Padding") == _Padding.VALID:
@@ -117,7 +119,7 @@ Types = frozenset[tuple[DType, DType]]
 
 
 def same(*types: DType) -> Types:
-    """Accept an output of the first input's type, one of ``types``."""
+    """Accept any of ``types`` for the first input, and the same type for the output."""
     return frozenset((dtype, dtype) for dtype in types)
 
 
@@ -136,8 +138,8 @@ PLAIN = same(*DType)
 class TfliteConverter:
     """A row of the table.
 
-    ``stems`` begin the layer's name, ``options`` is the options' table and ``fields`` are those read from it,
-    ``types`` are pairs of first input and output.
+    ``stems`` are possible beginnings of the layer's name, ``options`` is the options' table and ``fields``
+    are the fields read from it, ``types`` are pairs of the first input's and the output's type.
     """
 
     convert: Convert

@@ -1,4 +1,4 @@
-"""Reductions, running sums, norms and products of matrices."""
+"""Reductions, running sums, norms and matrix products."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace

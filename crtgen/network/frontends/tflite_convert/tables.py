@@ -1,4 +1,4 @@
-"""Functions that TFLite computes by a table for int8 and int16, and TFLite Micro for real numbers only."""
+"""Functions that TFLite computes by a table for int8 and int16, but TFLite Micro only for floats."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ __all__ = ["CONVERTERS"]
 
 @dataclass(frozen=True, slots=True)
 class _Function:
-    """An operator of real numbers, and its ``function`` of the quantisations of input and output."""
+    """An operator on floats, and its ``function`` of the quantisations of input and output."""
 
     op: Op
     function: Callable[[Reals, Quant, DType], Reals]

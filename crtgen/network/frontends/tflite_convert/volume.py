@@ -1,9 +1,9 @@
-"""Convolutions of volumes: convolutions of images whose channels are those of several slices.
+"""Three-dimensional convolutions, as convolutions of images whose channels are those of several slices.
 
-Output slice d of ``x[N,D,H,W,C]`` sees a window of slices. With the window's slices side by side as
-channels, each output slice is an image, and all of them are a batch of a convolution with ``KD * C``
-channels: its kernels are those of images, fast ones included. The price is RAM: the slices are in memory
-once for each tap along the depth.
+Output slice d of ``x[N,D,H,W,C]`` depends on a window of slices. With these slices concatenated as channels,
+each output slice is an image, and all slices are the batch of a convolution with ``KD * C`` channels, for
+which the kernels of images can be used, including fast ones. The price is RAM: each slice is in memory once
+for each tap along the depth.
 """
 
 from collections.abc import Mapping

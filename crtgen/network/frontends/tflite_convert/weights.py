@@ -226,11 +226,11 @@ def _channels(layer: TfliteLayer, first: int, last: int) -> Converted:
 
 def _transpose_conv(layer: TfliteLayer) -> Converted:
     """Convert to a convolution whose output channels are the pixels of a block, which are then moved to their
-    places.
+    positions.
 
     With stride s, output row ``s * q + r - padding`` is the sum over d of input row ``q - d`` times row ``r +
-    s * d`` of the weights: for each r a convolution with stride 1, by every s-th row of the weights in
-    reverse. Rows beyond the weights are zero.
+    s * d`` of the weights: for each r this is a convolution with stride 1, with every s-th row of the weights
+    in reverse order. Rows beyond the weights are zero.
     """
     size = layer.y.shape if layer.x.data is None else tuple(layer.integers(0, "lengths of the output"))
     return _turned(layer, layer.tensor(2), size, _weights(layer, 1, 2), layer.activation())
@@ -270,10 +270,10 @@ def _turned(
 
 
 def _transpose_conv_with_bias(layer: TfliteLayer) -> Converted:
-    """MediaPipe's own operator, whose options are the bytes of a struct of C: padding and both strides.
+    """Convert MediaPipe's own operator, whose options are the bytes of a C struct: padding and both strides.
 
-    With padding SAME the output is as large as TensorFlow's gradient of a convolution makes it, which is less
-    than input times stride if the window is shorter than the stride.
+    With padding SAME the output has the size of TensorFlow's gradient of a convolution, which is less than
+    input times stride if the window is shorter than the stride.
     """
     padding, *stride = _words(layer, 3)
     named = replace(
@@ -386,9 +386,7 @@ def _pool(kind: type[AveragePool2d] | type[MaxPool2d] | type[L2Pool2d]) -> Conve
 
 
 def _rounded_up(layer: TfliteLayer, op: AveragePool2d) -> Converted:
-    """Convert averages of bytes whose halves are rounded up, not away from zero: as int16 that is not
-    negative.
-    """
+    """Convert averages of bytes, which round ties up instead of away from zero, as non-negative int16."""
     x, y = layer.x, layer.y.quant
     if y is None:
         raise ValueError("the output has no scale")

@@ -1,4 +1,4 @@
-"""Reductions of windows along any axes, one axis after the other."""
+"""Reductions of windows along any axes, one axis at a time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""From a network to C code for one core: kernels for each layer, one plan of memory, generated sources."""
+"""From a network to C code for one core: a kernel for each layer, one memory plan, generated sources."""

@@ -20,7 +20,7 @@ def expression(op: str, dtype: DType, a: str, b: str) -> str:
 
 
 def reason(op: Op, sig: Signature) -> str:
-    """Return the reason why this is not plain arithmetic; empty if it is."""
+    """Return the reason why an operator is not plain arithmetic; empty if it is."""
     if not isinstance(op, Add | Sub | Mul):
         return f"{op.name} is no arithmetic"
     if sig.y.dtype is DType.BOOL:

@@ -15,7 +15,7 @@ __all__ = ["CCompiler"]
 
 
 class CCompiler(Generator):
-    """A subgraph of any rank and type becomes one walk over its elements, with numpy's broadcasting."""
+    """Turns a subgraph of any rank and type into one loop over its elements, with numpy's broadcasting."""
 
     name = "ccompiler"
     patterns: ClassVar[tuple[Pattern, ...]] = ((Add,), (Sub,), (Mul,))

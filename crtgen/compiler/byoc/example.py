@@ -28,7 +28,9 @@ _MOST_NODES = 0xFFFF
 
 
 class ExampleJson(Generator):
-    """Arithmetic on tensors of one shape, without broadcasting; all of it, or only some ``operators``."""
+    """Arithmetic on tensors of one shape, without broadcasting; all operators, or only those in
+    ``operators``.
+    """
 
     name = "examplejson"
     patterns: ClassVar[tuple[Pattern, ...]] = ((Add,), (Sub,), (Mul,))
@@ -90,7 +92,7 @@ class ExampleJson(Generator):
 
 
 def to_example_json(subgraph: Graph, name: str = "subgraph") -> str:
-    """Return the text of a subgraph: its inputs, its constants as further inputs, its nodes."""
+    """Return the text of a subgraph: its inputs, its constants as additional inputs, its nodes."""
     numbers: dict[str, int] = {}
     nodes: list[ExampleNode] = []
     for value in (*(subgraph.values[n] for n in subgraph.inputs), *_constants(subgraph)):

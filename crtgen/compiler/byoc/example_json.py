@@ -2,10 +2,8 @@
 
 ::
 
-subgraph_0
-      input 0 10 10
-      input 1 10 10
-      add 2 inputs: 0 1 shape: 10 10
+The name of a subgraph is followed by its nodes, indented by two spaces: operator, index, inputs and shape.
+Reading and writing give the same bytes.
 
 A subgraph's name, then its nodes, indented by two spaces: operator, number, inputs and shape. Reading and
 writing give the same bytes.
@@ -37,14 +35,14 @@ class ExampleNode:
 
 @dataclass(frozen=True, slots=True)
 class ExampleGraph:
-    """A subgraph: node ``i`` has the number ``i``, the last one is the output."""
+    """A subgraph: node ``i`` has the index ``i``, the last one is the output."""
 
     name: str
     nodes: tuple[ExampleNode, ...]
 
 
 def read_example_json(text: str, where: str = "ExampleJSON") -> tuple[ExampleGraph, ...]:
-    """Parse the subgraphs of a text. Errors name the line that cannot be read."""
+    """Parse the subgraphs of a text. Errors name the offending line."""
     graphs: list[ExampleGraph] = []
     nodes: list[ExampleNode] = []
     name = ""

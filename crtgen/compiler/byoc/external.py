@@ -17,7 +17,7 @@ __all__ = ["External", "constants_of"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class External(Op):
-    """A subgraph. Its inputs are those of the node; its constants are its own."""
+    """A subgraph. Its inputs are those of the node; its constants belong to itself."""
 
     name: ClassVar[str] = "external"
 

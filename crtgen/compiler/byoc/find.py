@@ -20,10 +20,10 @@ def generator_names() -> tuple[str, ...]:
 
 
 def find_generator(name: str, options: Mapping[str, str] | None = None) -> Generator:
-    """Return the generator of that name; ``UsageError`` if none is installed, or if it cannot be loaded.
+    """Return the generator of that name; ``UsageError`` if it is not installed, or cannot be loaded.
 
-    Of the options, ``as`` and ``device`` are for every generator: the name and the device (``npu:1``) of this
-    instance of it. The rest goes to its ``create``.
+    Of the options, ``as`` and ``device`` exist for every generator: the name and the device (``npu:1``) of
+    this instance. The others are passed to its ``create``.
     """
     found = entry_points(group=GROUP, name=name)
     if not found:
@@ -60,9 +60,9 @@ def _device(text: str) -> DeviceContext:
 
 
 def read_generator(text: str, settings: Mapping[str, Mapping[str, str]] | None = None) -> Generator:
-    """Return the generator that ``NAME`` or ``NAME:OPTION=VALUE,...`` asks for.
+    """Return the generator that the text ``NAME`` or ``NAME:OPTION=VALUE,...`` requests.
 
-    ``settings`` are options by name, which those of the text precede.
+    ``settings`` are options by name; options in the text override them.
     """
     name, _, rest = text.partition(":")
     options: dict[str, str] = {}

@@ -1,6 +1,6 @@
 """The interface of external code generators: what a package implements to bring its own code.
 
-docs/byoc.md is the guide. A generator is found by the entry point group ``crtgen.codegen``, or handed to
+docs/byoc.md is the guide. A generator is found through the entry point group ``crtgen.codegen``, or passed to
 ``crtgen.compile``.
 """
 
@@ -28,15 +28,13 @@ Pattern: TypeAlias = tuple[type[Op], ...]
 class Generated:
     """The code of a subgraph.
 
-    ``body`` are the statements of its function. They find the subgraph's inputs as ``x0``, ``x1`` ..., its
-    outputs as ``y0`` ..., each of ``consts`` under its name, ``scratch``, if there are bytes of it,
-    ``apart``, if there are bytes of scratch in a memory of their own, and ``device``, if the generator has a
-    handle of one.
-    ``support`` is C at file scope that all functions of the generator share. ``includes`` are headers, of
-    ``libraries`` among others. ``inplace`` says which inputs an output may overwrite: see ``InPlace``,
-    which counts the subgraph's inputs here. With ``fails`` the body returns an ``int32_t``: 0, or the error
-    with which the run ends. ``estimate`` is what a tool says of the cycles of a run on another device; None
-    if it says nothing.
+    ``body`` are the statements of its function. They can use the subgraph's inputs as ``x0``, ``x1`` ..., its
+    outputs as ``y0`` ..., each of ``consts`` under its name, ``scratch`` (if it has any), ``apart`` (if it
+    has scratch in a separate memory), and ``device`` (if the generator has a device handle). ``support`` is C
+    at file scope that all functions of the generator share. ``includes`` are headers, including those of
+    ``libraries``. ``inplace`` says which inputs an output may overwrite: see ``InPlace``, whose indices here
+    count the subgraph's inputs. With ``fails`` the body returns an ``int32_t``: 0, or the error with which
+    the run ends. ``estimate`` is a tool's estimate of the cycles of a run on another device; None if unknown.
     """
 
     body: str
@@ -55,10 +53,10 @@ class Generator(ABC):
     """A code generator. ``name`` is its name in commands.
 
     ``patterns`` are tried in order. With ``merges``, adjacent matches become one subgraph. With ``explains``,
-    the reason of each layer that it leaves is among the rewrites that users see.
+    the reasons for layers that it does not take are among the rewrites that users see.
 
-    All code of a generator for a model is one module; ``context`` is the device that it runs on. A generator
-    may be used several times, with different names and devices.
+    All code of a generator for a model is one module; ``context`` is the device on which the code runs. A
+    generator may be used several times, with different names and devices.
     """
 
     name: str
@@ -71,7 +69,7 @@ class Generator(ABC):
 
     @classmethod
     def create(cls, options: Mapping[str, str]) -> Self:
-        """Make the generator with the user's options. Raises ``UsageError`` for an unknown option."""
+        """Return the generator with the user's options. Raises ``UsageError`` for an unknown option."""
         hint = "leave it out, or look for its name in the generator's documentation"
         cls.refuse_unknown(options, (), hint)
         return cls()
@@ -85,14 +83,14 @@ class Generator(ABC):
 
     @property
     def handle(self) -> str:
-        """The argument ``device`` of generated functions; empty if they need none.
+        """Return the argument ``device`` for generated functions; empty if they need none.
 
-        A constant C expression of type ``void *``; the headers and ``support`` declare its names.
+        It is a constant C expression of type ``void *``; the headers and ``support`` declare its names.
         """
         return ""
 
     def version(self) -> str:
-        """Return a text that changes with the version of this generator and of the code that it copies."""
+        """Return a text that changes with the version of this generator and of the code that it includes."""
         return hashlib.sha256(Path(inspect.getfile(type(self))).read_bytes()).hexdigest()
 
     def on_board(self, board: Board, place: Mapping[str, str]) -> "Generator":
@@ -102,26 +100,28 @@ class Generator(ABC):
         return True
 
     def prepare(self, graph: Graph) -> None:  # noqa: B027
-        """Look at a whole graph before ``reason`` is asked about its operators one by one."""
+        """Look at a whole graph, before ``reason`` is asked about individual operators."""
 
     def reason(self, op: Op, sig: Signature) -> str:
-        """Return why an operator of a pattern is not taken; empty if it is. The signature has the constants'
-        data.
+        """Return the reason why an operator of a pattern is not taken; empty if it is. The signature contains
+        the constants' data.
         """
         return ""
 
     def reason_as_a_whole(self, subgraph: Graph) -> str:
-        """Return why a subgraph is not taken although each of its operators is; empty if it is."""
+        """Return the reason why a subgraph is not taken although each of its operators would be; empty if it
+        is taken.
+        """
         return ""
 
     def not_worth(self, subgraph: Graph) -> str:
-        """Return why a subgraph is given back after all merging; empty if it is kept."""
+        """Return the reason why a subgraph is given back after all merging; empty if it is kept."""
         return ""
 
     def library_for(self, headers: Collection[str], code: str) -> SourceLibrary | None:
-        """Return the sources with which code of other tools is built; None if they are not this generator's.
+        """Return the sources that imported code needs to build; None if they are not this generator's.
 
-        ``code`` is C that includes ``headers``, which the archive that it comes from does not have.
+        ``code`` is C that includes ``headers``, which its archive does not contain.
         """
         return None
 

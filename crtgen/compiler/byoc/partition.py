@@ -1,4 +1,4 @@
-"""Which nodes of a graph go to which external generator, and the graph with a node for each subgraph."""
+"""Assigns nodes of a graph to external generators, and makes the graph with one node for each subgraph."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -19,12 +19,13 @@ def partition(
     fallback: bool = False,
     on_core: Collection[str] = (),
 ) -> tuple[Graph, tuple[Rewrite, ...]]:
-    """Return the graph with an ``External`` node for each match, the first generator's matches first.
+    """Return the graph with an ``External`` node for each match; matches of the first generator take
+    precedence.
 
-    Nodes that are named in ``on_core`` match nothing.
+    Nodes that are named in ``on_core`` are never matched.
 
-    A node that no generator does is an ``UnsupportedError`` with every generator's reason, unless
-    ``fallback`` leaves it to crtgen's own kernels.
+    If no generator takes a node, ``UnsupportedError`` gives every generator's reason, unless ``fallback``
+    leaves the node to crtgen's own kernels.
     """
     if not generators:
         return graph, ()
@@ -68,7 +69,7 @@ def _reason(graph: Graph, node: Node, generator: Generator) -> str:
 
 @dataclass(slots=True, eq=False)
 class _Region:
-    """Nodes that a generator computes as one subgraph, or without a generator a single node that stays."""
+    """Nodes that a generator computes as one subgraph; without a generator, a single node that is kept."""
 
     generator: Generator | None
     nodes: tuple[Node, ...]

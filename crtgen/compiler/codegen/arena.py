@@ -1,6 +1,6 @@
 """The arena of a model in C: its symbol, the constants for its offsets, and its map.
 
-A part of the arena in another memory is an array of its own, whose name ends with that of the part.
+A part of the arena in another memory is a separate array, whose name ends with the part's name.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -55,10 +55,10 @@ class ArenaView:
 
 
 class Arena:
-    """Names of the places in a model's arena.
+    """Names of the places in a model's arena, in C.
 
     ``outside`` has the C addresses of values elsewhere. The arena of a subgraph begins at ``base`` in the
-    model's, or in the part ``part`` of it, and its names begin with ``prefix``.
+    model's arena, or in its part ``part``, and its names begin with ``prefix``.
     """
 
     def __init__(
@@ -86,7 +86,9 @@ class Arena:
 
     @classmethod
     def of(cls, model: str, plan: Plan) -> "Arena":
-        """Make the arena of a model. Its states are outside, and so is an input that arrives by rows."""
+        """Return the arena of a model. Its states are outside of the arena, and so is an input that arrives
+        by rows.
+        """
         names = _constants(f"{model}_STATE_AT", plan.states)
         outside = {name: f"{model}_state + {constant}" for name, constant in names.items()}
         made = cls(model, plan, {name: f"{model}_image" for name in plan.fed} | outside)
@@ -112,11 +114,11 @@ class Arena:
         return self._outside[name]
 
     def scratch(self, step: Step) -> str:
-        """Return the address of a step's scratch memory, in C; empty if it has none."""
+        """Return the C address of a step's scratch memory; empty if it has none."""
         return self._address(step.scratch, self._scratch[step.name]) if step.scratch is not None else ""
 
     def apart(self, step: Step) -> str:
-        """Return the address of a step's memory in the part of the NPU, in C; empty if it has none."""
+        """Return the C address of a step's memory in the NPU's part; empty if it has none."""
         return self._address(step.apart, self._apart[step.name]) if step.apart is not None else ""
 
     def view(self) -> ArenaView:

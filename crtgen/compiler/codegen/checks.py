@@ -1,6 +1,6 @@
-"""Checks of names and sizes in modules and projects, whoever made them.
+"""Checks of names and sizes in modules and projects, from any source.
 
-Everything that is written to C, CMake, a linker script or a path without quotes passes through here.
+Everything that is written unquoted to C, CMake, a linker script or a path is checked here.
 """
 
 import re
@@ -20,7 +20,7 @@ _WORD = re.compile(r"[\w.+-]{1,400}", re.ASCII)
 
 
 def check_c_names(what: str, names: Iterable[str]) -> None:
-    """Raise ``CorruptModelError`` unless each is an identifier of C."""
+    """Raise ``CorruptModelError`` unless each name is a C identifier."""
     for name in names:
         if _C_NAME.fullmatch(name) is None:
             raise CorruptModelError(f"{what}: {name!r} is not a C identifier")
@@ -29,7 +29,7 @@ def check_c_names(what: str, names: Iterable[str]) -> None:
 def check_file(path: str) -> None:
     """Raise ``CorruptModelError`` unless it is a relative path of letters, digits and ``_.+-``.
 
-    No such path means anything but itself to CMake, Ninja, a compiler or a shell.
+    Such a path has no special meaning to CMake, Ninja, a compiler or a shell.
     """
     try:
         usual = relative_path(path) == path
@@ -46,7 +46,7 @@ def check_word(what: str, text: str) -> None:
 
 
 def check_sizes(limit: int = SIZE_LIMIT, **sizes: int) -> None:
-    """Raise ``CorruptModelError`` unless each is a possible size or count, below the limit."""
+    """Raise ``CorruptModelError`` unless each is a valid size or count, below the limit."""
     for what, size in sizes.items():
         if not 0 <= size < limit:
             raise CorruptModelError(f"{what} is {size}: it has to be from 0 to {limit - 1}")

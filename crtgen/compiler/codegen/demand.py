@@ -1,4 +1,4 @@
-"""Requirements of generated code on the compiler and core, checked by preprocessor directives."""
+"""Requirements of generated code on the compiler and the core, checked by preprocessor directives."""
 
 from crtgen.boards import Core
 
@@ -6,8 +6,8 @@ __all__ = ["core_check"]
 
 
 def core_check(core: Core, name: str) -> str:
-    """Return preprocessor lines that raise an error, naming the core, if the code is compiled for a lesser
-    one.
+    """Return preprocessor lines that raise an error, naming the core, if the code is compiled for a less
+    capable one.
 
     Portable code, for the host and for architectures other than Arm's, needs no such lines.
     """

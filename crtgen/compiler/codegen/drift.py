@@ -1,4 +1,4 @@
-"""C code of a drift reference for ``crt/drift.h``: the counts that a model's inputs should have."""
+"""C code of a drift reference for ``crt/drift.h``: the expected counts of a model's inputs."""
 
 from dataclasses import dataclass
 
@@ -13,8 +13,8 @@ PARTS = tuple(SIZES)
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Integers to count: every ``step``-th of ``elements`` integers of ``1 << shift`` bytes, signed if
-    ``signed``.
+    """Integers to count: every ``step``-th of ``elements`` integers of ``1 << shift`` bytes, signed or
+    unsigned.
     """
 
     elements: int
@@ -33,12 +33,12 @@ class WatchedLayer:
 
 @dataclass(frozen=True, slots=True)
 class DriftReference:
-    """Reference counts of a window of ``runs`` runs by part, and the largest usual distance of each part.
+    """Reference counts of a window of ``runs`` runs, by part, and the largest usual distance of each part.
 
-    ``lasting`` are the distances that one usual window in ten exceeds in a part: seven windows of 16 above it
-    raise an alarm. ``input`` describes the counts of the first input; ``scores`` is the number of scores in
-    the first output, 0 if they are not counted. ``entropy`` has 256 times ``-p log2(p)`` for each score from
-    -128 on, if scores are probabilities. ``ends`` are elements at the ends of their range.
+    ``lasting`` are the distances that one usual window in ten exceeds in a part: if seven of 16 windows
+    exceed it, an alarm is raised. ``input`` describes the counts of the first input; ``scores`` is the number
+    of scores in the first output, 0 if they are not counted. ``entropy`` has 256 times ``-p log2(p)`` for
+    each score from -128 on, if scores are probabilities. ``ends`` are elements at the ends of their range.
     """
 
     runs: int

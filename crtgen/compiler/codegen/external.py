@@ -27,7 +27,7 @@ class _Found:
 class Externals:
     """Collects the modules that external code generators made for one model.
 
-    Each subgraph is also an entry of the registry, which computes it on the caller's tensors, with the same
+    Each subgraph also has an entry in the registry, which computes it on the caller's tensors, with the same
     constants, scratch in the model's arena and device as in a run of the model.
     """
 
@@ -76,7 +76,7 @@ class Externals:
             )
 
     def modules(self) -> tuple[ExternalModule, ...]:
-        """Return all modules; call it after the last layer."""
+        """Return all modules; call this after the last layer."""
         return tuple(
             ExternalModule(
                 name=module.name,

@@ -68,11 +68,11 @@ def generate_c(
 
     The files are ``<name>.h``, ``.c``, ``_internal.h``, ``_weights.c``, ``_kernels.c``, and
     ``_asm_kernels.S`` with functions in assembly; external code generators have a file each, a ``pipeline``
-    has ``_pipeline.h`` and ``.c``. ``_registry.c`` is for the registry only, which gets ``<name>_run``, and
-    ``tvmgen_<name>_<generator>_main_<n>`` for each subgraph of a generator. A function that a module
-    ``beside`` it in the image has is called there. Compiling the code for a lesser core than ``core`` is an
-    error that says so. Raises ``UsageError`` unless ``name`` is a C identifier that neither the C library nor
-    the runtime uses.
+    has ``_pipeline.h`` and ``.c``. ``_registry.c`` is only for the registry, which gets ``<name>_run``, and
+    ``tvmgen_<name>_<generator>_main_<n>`` for each subgraph of a generator. Functions that a module
+    ``beside`` it in the image already has are not generated again. Compiling the code for a less capable core
+    than ``core`` is an error that names the core. Raises ``UsageError`` unless ``name`` is a C identifier
+    that neither the C library nor the runtime uses.
     """
     check_model_name(name)
     generator = _Generator(plan, name, beside, pipeline is not None)

@@ -14,7 +14,9 @@ __all__ = ["loop_operators", "model_info"]
 
 
 def model_info(plan: Plan, name: str, layers: Sequence[LayerInfo] = ()) -> ModelInfo:
-    """Return the figures of ``plan``; ``weights`` are the bytes of the graph's constants before packing."""
+    """Return the description of ``plan``; ``weights`` are the bytes of the graph's constants before
+    packing.
+    """
     graph = plan.graph
     return ModelInfo(
         name=name,

@@ -1,7 +1,7 @@
-"""LLVM instead of C: the metadata module, and whole models as objects. Needs the extra ``llvm``.
+"""LLVM instead of C: the metadata module, and whole models as object files. Needs the extra ``llvm``.
 
-Everybody may import this file; the modules that need llvmlite (``llvm_*``) are imported once it is known to
-be installed.
+Any module may import this file; the modules that need llvmlite (``llvm_*``) are imported only after checking
+that it is installed.
 """
 
 from collections.abc import Sequence
@@ -49,9 +49,9 @@ def compile_modules(
 ) -> tuple[tuple[CModule, ...], dict[str, bytes]]:
     """Compile the models' C, with macro ``definitions``, and their metadata module to objects for ``target``.
 
-    Models without functions for the registry have no metadata module. ``<models>_kernels.o`` has everything
-    except functions in assembly (``<model>_asm_kernels.o``) and code of external generators. The returned
-    modules keep only their interfaces.
+    If no model has functions for the registry, there is no metadata module. ``<models>_kernels.o`` has
+    everything except functions in assembly (``<model>_asm_kernels.o``) and code of external code generators.
+    The returned modules keep only their interfaces.
     """
     require_llvm()
     from crtgen.compiler.codegen.llvm_compile import LlvmRequest, compile_objects

@@ -1,7 +1,8 @@
-"""Generated C to object files: clang makes bitcode of it, llvmlite links, optimises and emits one object.
+"""Compiles generated C to object files: clang produces bitcode, llvmlite links, optimises and emits one
+object.
 
-The clang is Zig's; its LLVM has to be of llvmlite's major version, since bitcode passes between them. Kernels
-in assembly, and what external code generators made, become objects of their own by clang: llvmlite has no
+The clang is Zig's; its LLVM must have llvmlite's major version, since bitcode passes between them. Kernels in
+assembly and the code of external code generators become separate objects, made by clang: llvmlite has no
 assembler for Arm.
 """
 
@@ -50,8 +51,8 @@ _SHOWN = 5
 class LlvmRequest:
     """A compilation: C sources and headers by name, the registry if there is one, and the target.
 
-    ``definitions`` are macros, ``include_dirs`` further folders below the sources. ``apart`` are C files of
-    external code generators, which may contain assembly.
+    ``definitions`` are macros, ``include_dirs`` additional folders below the sources. ``apart`` are C files
+    of external code generators, which may contain assembly.
     """
 
     sources: Mapping[str, str]
@@ -63,7 +64,8 @@ class LlvmRequest:
 
 
 def compile_objects(request: LlvmRequest) -> tuple[bytes, dict[str, bytes]]:
-    """Return the object of everything in C and of the metadata, and one for each file of assembly or apart.
+    """Return the object of all C code and the metadata, and one for each assembly file and each file in
+    ``apart``.
 
     Raises ``BuildError`` with clang's first errors.
     """
@@ -88,7 +90,7 @@ def compile_objects(request: LlvmRequest) -> tuple[bytes, dict[str, bytes]]:
 
 @cache
 def check_versions() -> None:
-    """Raise ``ToolMissingError`` unless clang and llvmlite are of one major version of LLVM."""
+    """Raise ``ToolMissingError`` unless clang and llvmlite have the same major version of LLVM."""
     found = re.search(r"clang version (\d+)", _run(["--version"], Path.cwd()))
     clang, own = int(found[1]) if found else 0, llvm.llvm_version_info[0]
     if clang != own:
@@ -146,8 +148,8 @@ def _link(module: Any, other: Any) -> None:
 def _own_sections(module: Any) -> str:
     """Return the module's IR with a section for each function and constant, like ``-ffunction-sections``.
 
-    The linker can then leave out unused ones, and linker scripts can place them by name. Sections that the
-    source names stay. The IR's text is edited, since llvmlite cannot set a section.
+    The linker can then drop unused ones, and linker scripts can place them by name. Sections named in the
+    source are kept. The IR is edited as text, since llvmlite cannot set a section.
     """
     placed = {}
     for value in (*module.functions, *module.global_variables):

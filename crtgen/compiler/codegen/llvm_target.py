@@ -1,6 +1,6 @@
-"""Cores as LLVM names them, and the machines that llvmlite makes of them.
+"""Cores in LLVM's terms, and the target machines that llvmlite creates for them.
 
-llvmlite is an extra: whoever imports this file has asked ``llvm.require_llvm`` first.
+llvmlite is optional: a module that imports this file must first call ``llvm.require_llvm``.
 """
 
 from functools import cache
@@ -17,10 +17,11 @@ _OFF = ("dsp", "fp-armv8d16sp", "fp64", "vfp4d16sp", "mve", "fpregs")
 
 
 def triple(core: Core) -> str:
-    """``thumbv7em-unknown-none-gnueabihf``; for the host its own.
+    """Return the target triple, such as ``thumbv7em-unknown-none-gnueabihf``; for the host its own.
 
-    All four parts are there: llvmlite normalises nothing, and with three LLVM would miss the float ABI. With
-    ``gnu`` it calls ``memcpy`` by that name, which every C library has; Zephyr's has no ``__aeabi_memcpy``.
+    All four parts are needed: llvmlite does not normalise triples, and with three parts LLVM would miss the
+    float ABI. With ``gnu`` it calls ``memcpy`` by that name, which every C library has; Zephyr's has no
+    ``__aeabi_memcpy``.
     """
     if core.arch == "host":
         return str(llvm.get_process_triple())

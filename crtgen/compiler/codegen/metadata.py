@@ -1,6 +1,6 @@
-"""The CRT metadata module: what an image holds, as const tables.
+"""The CRT metadata module: the contents of an image as const tables.
 
-``describe`` says it once; this file writes it in C, ``llvm_metadata`` as an LLVM module.
+``describe`` computes it once; this file writes it as C, ``llvm_metadata`` as an LLVM module.
 """
 
 from collections import Counter
@@ -54,7 +54,9 @@ _READS = 0x8000
 
 @dataclass(frozen=True, slots=True)
 class ParameterLookup:
-    """The function ``symbol`` finds a model's parameters by id: ``count`` of all from ``start`` on."""
+    """The function ``symbol`` finds a model's parameters by id: it covers ``count`` parameters from ``start``
+    on.
+    """
 
     symbol: str
     start: int
@@ -65,8 +67,8 @@ class ParameterLookup:
 class Registry:
     """The registry of an image: functions in the order of the name table, parameters, models.
 
-    Parameters are found by the storage ids of their model, which has a function for that. Raises
-    ``UsageError`` unless all names are different and fit the tables.
+    Parameters are found by the storage ids of their model, which has a lookup function. Raises ``UsageError``
+    unless all names are different and fit the tables.
     """
 
     functions: tuple[RegistryFunction, ...]
@@ -78,10 +80,11 @@ class Registry:
     def of(cls, modules: Sequence[CModule]) -> "Registry":
         """Order the modules' functions by role, then ``_lookup_linked_param``, ``get_c_metadata``, ``__nop``.
 
-        Each model has ``<model>_lookup_linked_param``. The bare name belongs to a single model; with several
-        it fails, and says so. The metadata is ``tvmgen_<model>_get_c_metadata`` for each model, which TVM
-        v0.14 looks for; older versions look for the bare name, which a single model gets. Raises
-        ``UsageError`` for a name that the table cannot hold, and for duplicate names.
+        Each model has ``<model>_lookup_linked_param``. The name without prefix belongs to a single model;
+        with several it fails with an explanation. The metadata function is ``tvmgen_<model>_get_c_metadata``
+        for each model, which TVM v0.14 looks up; older versions look up the name without prefix, which a
+        single model gets. Raises ``UsageError`` for a name that the table cannot hold, and for duplicate
+        names.
         """
         models = tuple(m.info for m in modules)
         functions = sorted((f for m in modules for f in m.functions), key=lambda f: ROLES.index(f.role))
@@ -157,9 +160,10 @@ class TensorInfo:
 
 @dataclass(frozen=True, slots=True)
 class MetadataModelView:
-    """A ``TVMMetadata`` and what it points to; ``<module>_run`` runs the model.
+    """A ``TVMMetadata`` and the data that it points to; ``<module>_run`` runs the model.
 
-    It has no workspace pools: whoever runs the model would have to hand them over, and the arena is static.
+    It declares no workspace pools, because callers would then have to provide them, while the arena is
+    static.
     """
 
     name: str
@@ -172,9 +176,9 @@ class MetadataModelView:
 class MetadataView:
     """The metadata module, independent of the language.
 
-    ``table`` are the names of ``functions``, ``external`` its declarations. ``signatures`` has for each
-    function the number of its arguments, then an index into ``arguments`` for each. ``ambiguous`` is the
-    reason why ``_lookup_linked_param`` fails, empty if it does not. ``has_nop`` adds ``__nop``.
+    ``table`` are the names of ``functions``, ``external`` are declarations. ``signatures`` has for each
+    function the number of its arguments, followed by an index into ``arguments`` for each. ``ambiguous`` is
+    the reason why ``_lookup_linked_param`` fails, empty if it works. ``has_nop`` adds ``__nop``.
     """
 
     table: bytes
@@ -250,5 +254,5 @@ def metadata_source(registry: Registry) -> str:
 
 
 def metadata_files(modules: Sequence[CModule]) -> Mapping[str, str]:
-    """Write ``crt_metadata.c`` for an image with these modules. Raises the errors of ``Registry.of``."""
+    """Return ``crt_metadata.c`` for an image with these modules. Raises the errors of ``Registry.of``."""
     return {METADATA_FILE: metadata_source(Registry.of(modules))}

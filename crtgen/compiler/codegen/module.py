@@ -1,7 +1,7 @@
-"""The product of code generation: a module of C and assembly sources with the functions it registers.
+"""The product of code generation: a module of C and assembly sources with the functions that it registers.
 
-Names that would be unsafe in C or CMake are refused at construction, whether crtgen made them, or they come
-from an archive or a project's manifest.
+Names that would be unsafe in C or CMake are refused at construction, whether they were generated or come from
+an archive or a project's manifest.
 """
 
 import re
@@ -42,7 +42,7 @@ _HANDLE = re.compile(r"[\w &*()>.-]{0,200}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """One input or output of a model: its name in the model, its C identifier, and what it holds."""
+    """One input or output of a model: its name in the model, its C identifier, and its type."""
 
     name: str
     c_name: str
@@ -64,9 +64,9 @@ class Interface:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An argument of a registered function: a tensor of ``nbytes`` bytes, or an integer, if ``bits`` is 0.
+    """An argument of a registered function: a tensor of ``nbytes`` bytes, or an integer if ``bits`` is 0.
 
-    ``code``, ``bits`` and ``lanes`` are the fields of the elements' ``DLDataType``. What is not
+    ``code``, ``bits`` and ``lanes`` are the fields of the elements' ``DLDataType``. An argument that is not
     ``written`` may be a constant.
     """
 
@@ -84,11 +84,11 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class RegistryFunction:
-    """An entry of the function registry: the name that hosts ask for and the C symbol behind it.
+    """An entry of the function registry: the name that hosts look up, and the C symbol behind it.
 
-    ``role`` decides its place: ``run`` for models, then ``external`` for code of external generators, then
-    ``own`` for the rest. A function with unknown ``arguments`` (None) can be called within the image, but not
-    over the RPC.
+    ``role`` decides its position: ``run`` for models, then ``external`` for code of external code generators,
+    then ``own`` for the rest. A function with unknown ``arguments`` (None) can be called within the image,
+    but not over the RPC.
     """
 
     name: str
@@ -102,7 +102,7 @@ class RegistryFunction:
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """A linked parameter: its storage id, the const symbol that holds it, and its bytes."""
+    """A linked parameter: its storage id, the const symbol that holds it, and its size in bytes."""
 
     sid: int
     symbol: str
@@ -115,7 +115,7 @@ class Param:
 
 @dataclass(frozen=True, slots=True)
 class OperatorInfo:
-    """An operator of the model within a loop over rows; ``share`` is its part of the loop's time.
+    """An operator of the model within a row loop; ``share`` is its fraction of the loop's time.
 
     The share is an estimate: on a device the loop is measured as a whole.
     """
@@ -147,12 +147,11 @@ class Written:
 class LayerInfo:
     """A layer in the order of execution: node, operator, kernel design, and its symbols.
 
-    A row loop is one layer; ``operators`` are the model's operators in it, and otherwise empty. ``function``
-    is shared by layers of the same shape, and empty if no code runs; ``consts`` are the layer's own.
-    ``parts`` are functions that it calls, perhaps shared with other layers. For a subgraph of an external
-    code generator, ``entry`` is its function in the registry, ``device`` the pointer to its device.
-    ``cycles`` are the core model's estimate for a run, or None. ``writes`` are known for calls of an imported
-    graph.
+    A row loop is one layer; ``operators`` are the model's operators in it, otherwise empty. ``function`` is
+    shared by layers of the same shape, and empty if no code runs; ``consts`` belong to the layer. ``parts``
+    are functions that it calls, possibly shared with other layers. For a subgraph of an external code
+    generator, ``entry`` is its function in the registry, ``device`` the pointer to its device. ``cycles`` are
+    the core model's estimate of a run, or None. ``writes`` are known for calls of an imported graph.
     """
 
     name: str
@@ -183,9 +182,9 @@ def cycles_of(layers: Sequence[LayerInfo]) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class ExternalModule:
-    """A model's module by an external code generator: its file, registry entries and constants.
+    """A model's module from an external code generator: its file, registry entries and constants.
 
-    ``context`` is the device that the code runs on.
+    ``context`` is the device on which the code runs.
     """
 
     name: str
@@ -241,9 +240,10 @@ class CModule:
     """Generated sources of one model: ``files`` maps a file name to its text.
 
     ``info`` describes the model, ``functions`` are added to the registry, ``params`` are its linked
-    parameters, ``libraries`` are needed to build its sources. ``kernels`` are the kernel functions in it and
-    in the modules beside it, by the key that makes them equal. ``externals`` are the parts of external code
-    generators. ``usage`` is the code with which a program feeds samples or rows; ``<name>_use`` shows it.
+    parameters, ``libraries`` are needed to build its sources. ``kernels`` maps keys to the kernel functions
+    in it and in the modules beside it; functions with equal keys are the same. ``externals`` are the parts of
+    external code generators. ``usage`` is the code with which a program feeds samples or rows; ``<name>_use``
+    shows it.
     """
 
     info: ModelInfo
@@ -265,7 +265,7 @@ class CModule:
 
     @property
     def plain(self) -> "CModule | None":
-        """The module without the registry and its names; None for imported code, which needs them."""
+        """Return the module without the registry and its names; None for imported code, which needs them."""
         registry = f"{self.info.name}{REGISTRY}.c"
         if registry not in self.files:
             return None

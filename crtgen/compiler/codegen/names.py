@@ -62,7 +62,7 @@ _RUNTIME = "crt_"
 
 
 def check_model_name(name: str) -> None:
-    """Raise ``UsageError`` unless files and symbols of a model may have this name."""
+    """Raise ``UsageError`` if this cannot be the name of a model's files and symbols."""
     if not name.isidentifier() or not name.isascii():
         raise UsageError(
             f"{name!r} is not a C identifier, so it cannot name a model", hint="use letters and digits"
@@ -76,7 +76,9 @@ def check_model_name(name: str) -> None:
 
 
 def c_identifier(text: str) -> str:
-    """Return ``text`` as an identifier of at most 48 characters, valid in C and C++; not unique by itself."""
+    """Return ``text`` as an identifier of at most 48 characters, valid in C and C++; not necessarily
+    unique.
+    """
     name = re.sub(r"_+", "_", re.sub(r"[^0-9A-Za-z]", "_", text))[:_LONGEST].strip("_")
     if not name or name[0].isdigit() or _KEYWORDS.fullmatch(name):
         name = f"x_{name}"
@@ -92,14 +94,14 @@ def arena_symbol(model: str, part: str = "") -> str:
 
 
 def arena_macro(model: str, part: str = "") -> str:
-    """Return the macro for the address of the first byte of a model's arena, behind its guard, or of a part
-    of it.
+    """Return the macro for the address of the first usable byte of a model's arena, after its guard, or of a
+    part of it.
     """
     return arena_symbol(model, part).upper()
 
 
 def symbol_stem(name: str) -> str:
-    """Return the prefix of an imported model's symbols: its name, if a symbol can begin with it.
+    """Return the prefix of an imported model's symbols: its name, if a symbol can begin with that.
 
     Unlike an identifier it may be a keyword, since something always follows: ``default_model``.
     """
@@ -107,7 +109,7 @@ def symbol_stem(name: str) -> str:
 
 
 def unique_identifiers(texts: Iterable[str], upper: bool = False) -> dict[str, str]:
-    """Return a different identifier for each text; texts with the same one get ``_2``, ``_3`` ...
+    """Return a different identifier for each text; duplicates get ``_2``, ``_3`` ...
 
     With ``upper`` they are in capitals.
     """
@@ -136,6 +138,6 @@ def _escape(byte: int) -> str:
 
 
 def comment(text: str) -> str:
-    """Return ``text`` on one line, so that it neither ends nor begins a comment, without trigraphs."""
+    """Return ``text`` on one line, without trigraphs and without anything that begins or ends a comment."""
     line = "".join(c if c.isprintable() and c.isascii() else "_" for c in text)
     return re.sub(r"\?(?=\?)", "? ", line.replace("*/", "* /").replace("/*", "/ *"))

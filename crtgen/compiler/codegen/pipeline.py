@@ -1,4 +1,4 @@
-"""The C around a pipeline's model: samples come in, in any number, and events go out."""
+"""The C code around a pipeline's model: takes any number of samples, and reports events."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +21,9 @@ class _Label:
 
 @dataclass(frozen=True, slots=True)
 class _GateView:
-    """A gate: ``limits`` are the least sums of 1 to ``average`` integers, none for real numbers."""
+    """A gate: ``limits`` are the smallest sums of 1 to ``average`` integers that exceed the threshold; none
+    for floats.
+    """
 
     place: int
     average: int
@@ -31,10 +33,11 @@ class _GateView:
 
 @dataclass(frozen=True, slots=True)
 class _DecisionView:
-    """A decision in runs: ``above`` is a comparison in C, ``before`` are runs that are not decided on.
+    """A decision, with durations in runs: ``above`` is a comparison in C, ``before`` is the number of runs
+    without a decision.
 
-    ``limits`` are the least sums of ``least`` to ``average`` scores, where there may be fewer; of real
-    numbers, the only one is a text.
+    ``limits`` are the smallest sums of ``least`` to ``average`` scores that exceed the threshold; for floats
+    there is a single limit, as text.
     """
 
     labels: tuple[int, ...]
@@ -105,7 +108,7 @@ class _PipelineView:
 
     @property
     def fills_input(self) -> bool:
-        """True if samples are collected in the model's input; False if other code reads its row."""
+        """True if samples are collected in the model's input; False if other code reads its rows."""
         return self.frame_width > 0 or self.decision is not None or self.boxes is not None
 
     @property
@@ -121,9 +124,9 @@ class _PipelineView:
 def pipeline_files(
     pipeline: JoinedPipeline, info: ModelInfo, *, states: bool
 ) -> tuple[Mapping[str, str], str]:
-    """``<name>_pipeline.h`` and ``.c``, which call the model, and an example of what calls them.
+    """Return ``<name>_pipeline.h`` and ``.c``, which call the model, and an example of a caller.
 
-    ``states`` says whether the model has any.
+    ``states`` tells if the model has states.
     """
     output = info.outputs[0]
     is_real = output.dtype is DType.FLOAT32

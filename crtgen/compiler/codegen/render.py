@@ -37,10 +37,10 @@ def _environment() -> Environment:
 
 
 def render(template: str, **context: Any) -> str:
-    """Return the text of ``templates/<template>`` with ``context``, usually one frozen view dataclass.
+    """Return ``templates/<template>`` rendered with ``context``, usually one frozen view dataclass.
 
-    Everything is decided in the view: templates hold loops and ifs on its fields, no arithmetic. A name that
-    the context does not have raises ``jinja2.UndefinedError``.
+    All decisions are made in the view: templates only have loops and ifs on its fields, no arithmetic. A name
+    that is not in the context raises ``jinja2.UndefinedError``.
     """
     return _environment().get_template(template).render(**context)
 

@@ -1,4 +1,4 @@
-"""The image of a model for a slot, and what its header says: ``crt/slot.h``, SPEC.md section 6."""
+"""The image of a model for a slot, and its header: ``crt/slot.h``, SPEC.md section 6."""
 
 import struct
 import zlib
@@ -35,7 +35,7 @@ _MOST_NAME, _MOST_TENSOR_NAME, _MOST_AXES = 31, 255, 8
 
 @dataclass(frozen=True, slots=True)
 class SlotTensor:
-    """An input or an output: name, shape, type, scale (0 if it is not quantised) and zero point."""
+    """An input or output: name, shape, type, scale (0 if it is not quantised) and zero point."""
 
     name: str
     shape: tuple[int, ...]
@@ -71,7 +71,7 @@ _NPU = 256  # CRT_CORE_NPU
 def core_bits(core: Core, *, npu: bool = False) -> int:
     """Return the features that code for a core requires: ``CRT_CORE_...`` of ``crt/slot.h``.
 
-    With ``npu`` it uses an NPU, too.
+    ``npu`` adds the features of an NPU.
     """
     has = (
         not core.narrow,
@@ -86,7 +86,7 @@ def core_bits(core: Core, *, npu: bool = False) -> int:
 
 
 def header_bytes(inputs: Sequence[SlotTensor], outputs: Sequence[SlotTensor]) -> int:
-    """Return the bytes before the code: the header and the description behind it."""
+    """Return the number of bytes before the code: the header and the description that follows it."""
     return -(-(HEADER_BYTES + len(_description(inputs, outputs))) // _ALIGN) * _ALIGN
 
 
@@ -107,9 +107,8 @@ class SlotImage:
     """An image for the slot at address ``origin``, which uses ``work_size`` bytes of RAM at ``work``.
 
     ``core`` is the required core, as ``core_bits`` encodes it; ``entry`` is the address of the image's table
-    of functions, and ``stack`` the bytes of stack that a run needs. ``stateful`` models keep states from run
-    to run. ``code`` follows header and description.
-    ``signature`` is empty, or 64 bytes.
+    of functions, and ``stack`` the bytes of stack that a run needs. ``stateful`` models keep states between
+    runs. ``code`` follows header and description. ``signature`` is empty, or 64 bytes.
     """
 
     name: str
@@ -128,7 +127,7 @@ class SlotImage:
 
     @property
     def interface(self) -> bytes:
-        """Digest of the model's interface, 16 bytes, which firmware compares."""
+        """Digest of the model's interface, 16 bytes, which firmware compares with the expected one."""
         return interface_digest(self.inputs, self.outputs, self.stateful)
 
     @property

@@ -1,4 +1,4 @@
-"""States in C: memory of the model that lives from run to run and that no other model shares."""
+"""States in C: memory of a model that persists between runs and is not shared with other models."""
 
 from collections.abc import Iterator
 from math import prod

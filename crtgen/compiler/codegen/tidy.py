@@ -1,8 +1,8 @@
-"""Tidying of generated C: loops of one round, loops of none, ``+ 0`` and ``* 1`` are removed.
+"""Tidies generated C: removes loops of one or no iteration, ``+ 0`` and ``* 1``.
 
-Templates write the general form, ``for (int32_t image = 0; image < 4; image++)``; which of the counts are 1
-depends on the layer. The rewrites work on lines as the templates write them: a block ends with the brace in
-the column where its first line begins. Other lines are left as they are.
+Templates write the general form, ``for (int32_t image = 0; image < 4; image++)``; it depends on the layer
+which of the counts are 1. The rewrites operate on lines in the form that templates write: a block ends with a
+brace in the column where its first line begins. Other lines are unchanged.
 """
 
 import re

@@ -1,7 +1,8 @@
 """Constants that several layers have in common, such as the weights of an unrolled recurrent layer.
 
 An array is in flash once for each layout. Packing all arrays to compare them would take as long as writing
-them, so only those of layers are packed that read an equal constant of the network, found by its digest.
+them. So arrays are packed for comparison only if their layers read an equal constant of the network, which is
+detected by its digest.
 """
 
 import hashlib
@@ -53,7 +54,7 @@ def constants_bytes(plan: Plan) -> int:
 
 
 def packed_key(const: Const) -> Hashable:
-    """Return a key that is equal for constants of equal elements, type and alignment."""
+    """Return a key that is equal for constants with equal elements, type and alignment."""
     return const.dtype, const.shape, const.align, _digest(const.data)
 
 

@@ -1,4 +1,4 @@
-"""Views for the templates of a model: everything decided, spelled as C."""
+"""Views for the templates of a model: all decisions, spelled as C."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -49,7 +49,9 @@ _ROWS = 1000  # of columns that are spelled at a time
 
 @dataclass(frozen=True, slots=True)
 class ArrayView:
-    """A const array, which is packed and spelled when it is written: the text takes five times its bytes."""
+    """A const array that is packed and spelled only when it is written, because the text has five times as
+    many bytes.
+    """
 
     symbol: str
     c_type: str
@@ -74,9 +76,10 @@ class KernelView:
 
 @dataclass(frozen=True, slots=True)
 class KernelFileView:
-    """A file of functions: the suffix of its name, ``what`` they compute, and declarations at file scope.
+    """A file of functions: the suffix of its name, a description of ``what`` they compute, and declarations
+    at file scope.
 
-    ``device`` is a pointer that it defines, with the value ``handle``; empty if there is none.
+    ``device`` is a pointer that the file defines, with the value ``handle``; empty if there is none.
     """
 
     suffix: str
@@ -93,8 +96,8 @@ class PackedView:
     """A layer as a packed function: ``arguments`` are those of its C kernel, ``nbytes`` the sizes of its
     tensors.
 
-    ``scratch`` is the address of its ``scratch_size`` bytes of working memory; empty if it has none. One that
-    ``fails`` returns an error.
+    ``scratch`` is the address of its ``scratch_size`` bytes of working memory; empty if it has none. With
+    ``fails`` it returns an error.
     """
 
     symbol: str
@@ -129,7 +132,7 @@ class PackedView:
 
 @dataclass(frozen=True, slots=True)
 class LayerView:
-    """A layer in order; ``call`` is the C statement, empty where nothing runs."""
+    """A layer in execution order; ``call`` is the C statement, empty if no code runs."""
 
     index: int
     comment: str
@@ -141,7 +144,7 @@ class FedView:
     """An image that arrives by rows: ``rows`` rows of ``elements`` elements of type ``c_type``, ``nbytes`` in
     total.
 
-    For a host that sends whole images, there is the array ``image``.
+    For a host that sends whole images, there is an additional array ``image``.
     """
 
     rows: int
@@ -156,11 +159,11 @@ _SMALL = (DType.INT8, DType.UINT8, DType.INT16, DType.UINT16)
 
 @dataclass(frozen=True, slots=True)
 class TensorView:
-    """An input or output, as C: ``place`` is its address, ``shape_symbol`` its array of dimensions or NULL.
+    """An input or output in C: ``place`` is its address, ``shape_symbol`` its array of dimensions or NULL.
 
-    ``argument`` is its number among inputs and outputs together, the former first. ``dtype`` initialises a
-    ``DLDataType``; ``scale`` is empty for what is not quantised as a whole. ``least`` and ``most`` are the
-    limits of stored numbers of at most 16 bits less the zero point, as floats of C.
+    ``argument`` is its index among all inputs followed by all outputs. ``dtype`` initialises a
+    ``DLDataType``; ``scale`` is empty without a per-tensor quantisation. ``least`` and ``most`` are the
+    limits of stored values of at most 16 bits, minus the zero point, as C floats.
     """
 
     name: str
@@ -214,9 +217,9 @@ class TensorView:
 
 @dataclass(frozen=True, slots=True)
 class StateView:
-    """A state of ``nbytes`` at ``place``; after a run it is copied from ``becomes``.
+    """A state of ``nbytes`` at ``place``, to which ``becomes`` is copied after a run.
 
-    ``initial`` are the initialisers of its first value, of type ``c_type``, to be repeated; empty for zero.
+    ``initial`` are initialisers of its first value, of type ``c_type``, to be repeated; empty for zero.
     """
 
     text: str
@@ -251,7 +254,7 @@ class ModelView:
 
     @property
     def steps(self) -> tuple[LayerView, ...]:
-        """The layers with code, if runs of the model may be taken in steps."""
+        """The layers with code, if runs of the model can be divided into steps."""
         return () if self.has_pipeline or self.fed else tuple(layer for layer in self.layers if layer.call)
 
     @property
@@ -265,7 +268,7 @@ class ModelView:
 
     @property
     def begins(self) -> bool:
-        """True if states have a first value other than zero, which must be set before the first run."""
+        """True if states have a nonzero initial value, which must be set before the first run."""
         return any(state.initial for state in self.states)
 
 
@@ -291,9 +294,9 @@ def _dl_kind(dtype: DType) -> tuple[str, int]:
 
 
 def rows_of(data: Array) -> Iterator[str]:
-    """Yield the elements as C, one line's worth at a time.
+    """Yield the elements as C text, line by line.
 
-    Unsigned words are packed from smaller numbers, so they are hexadecimal.
+    Unsigned words are packed from smaller values, so they are written in hexadecimal.
     """
     flat = data.ravel()
     step = _PER_ROW[flat.dtype.name]

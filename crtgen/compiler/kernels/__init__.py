@@ -1,11 +1,12 @@
 """Kernel designs: how an operator is computed on a core.
 
-``select`` chooses a design for each layer; the modules with designs are imported when the first is wanted.
+``select`` chooses a design for each layer; the modules with designs are imported when the first one is
+needed.
 
-A design is a function under ``@design(Operator, types=..., needs=..., weights=...)``, which says what element
-types, core and constants it is for. It gets the operator, its signature and the target, and returns None for
-a shape that it does not cover or a requantisation that cannot be re-encoded. Otherwise it returns a
-``Kernel``, a candidate until it is chosen:
+A design is a function under ``@design(Operator, types=..., needs=..., weights=...)``, which states the
+element types, cores and constants that it supports. It gets the operator, its signature and the target, and
+returns None for a shape that it does not support or a requantisation that cannot be re-encoded. Otherwise it
+returns a ``Kernel``, which is a candidate until it is chosen:
 
 - ``consts``: what the layer's arrays will be, in whatever order and type the code reads them; they are packed
   when the code of the chosen kernel is generated, once;

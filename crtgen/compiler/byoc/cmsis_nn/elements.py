@@ -1,4 +1,6 @@
-"""Element-wise operators: sums, products, extremes, activations; also softmax and moves of elements."""
+"""Element-wise operators: sums, products, maxima and minima, activations; also softmax and moves of
+elements.
+"""
 
 from math import prod
 
@@ -50,7 +52,9 @@ def extreme(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
 
 
 def left_shift(params: object) -> int | None:
-    """Return the input scale in the form of ``arm_nn_activation_s16``; None if it cannot express it."""
+    """Return the input scale in the form that ``arm_nn_activation_s16`` expects; None if that form cannot
+    express it.
+    """
     if not isinstance(params, Sigmoid16Params):
         return None
     power = (params.multiplier // 3).bit_length() - 1
@@ -90,7 +94,7 @@ def pad(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
 
 
 def transpose(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
-    """Call ``arm_transpose_s8``, whose shapes begin with their first axis."""
+    """Return a call of ``arm_transpose_s8``, whose shapes begin with their first axis."""
     perm = layer.op.perm
     x, y = (Four(*v.shape, *(1,) * (4 - len(v.shape))) for v in (layer.sig.x, layer.sig.y))
     lines = (

@@ -1,7 +1,8 @@
-"""CMSIS-NN as a code generator: Arm's kernels, their working memory planned in our arena.
+"""CMSIS-NN as a code generator: Arm's kernels, with their working memory planned in crtgen's arena.
 
-Only its public interface is used, as of version 4.1 for int8 and 7.0 for the rest; arithmetic and layouts are
-TFLite's, as ours are. The sources are the user's copy, which goes into the project as far as it is needed.
+Only its public interface is used, from version 4.1 on for int8 and 7.0 for the rest; arithmetic and layouts
+are TFLite's, like crtgen's own. The sources are the user's copy, of which the necessary files go into the
+project.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Common parts of layers by CMSIS-NN: its C structures, names of a node, the code of a call."""
+"""Common parts of layers that use CMSIS-NN: its C structures, a node's names, the code of a call."""
 
 import ctypes
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ class CmsisDepthwiseParams(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CmsisLayer:
-    """A node to be generated: ``names`` are its inputs in C, ``extension`` is dsp, mve or empty."""
+    """A node to generate: ``names`` are its inputs in C, ``extension`` is dsp, mve or empty."""
 
     op: Any
     sig: Signature
@@ -61,13 +61,13 @@ class CmsisLayer:
         return "s16" if self.sig.x.dtype is DType.INT16 else "s8"
 
     def sized(self, function: str) -> str:
-        """Return the function that tells how much working memory another one takes on this core."""
+        """Return the function that reports the working memory of another function on this core."""
         return f"{function}_get_buffer_size" + (f"_{self.extension}" if self.extension else "")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CmsisCode:
-    """Code that calls CMSIS-NN: lines of C, further constants, bytes of scratch."""
+    """Code that calls CMSIS-NN: lines of C, additional constants, bytes of scratch."""
 
     lines: tuple[str, ...]
     functions: tuple[str, ...]
@@ -77,7 +77,7 @@ class CmsisCode:
 
 
 def dims(shape: Sequence[int]) -> Four:
-    """Return a shape of at most four axes; missing axes are 1, in front."""
+    """Return a shape of at most four axes, with leading 1s for missing axes."""
     return Four(*(1,) * (4 - len(shape)), *shape)
 
 

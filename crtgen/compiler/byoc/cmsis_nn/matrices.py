@@ -8,8 +8,8 @@ __all__ = ["fully_connected", "matmul"]
 
 
 def fully_connected(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
-    """Return a call of ``arm_fully_connected``; for int8 with Helium it needs sums of weights, made in every
-    run.
+    """Return a call of ``arm_fully_connected``; for int8 with Helium it needs sums of weights, which are
+    computed in every run.
     """
     sig, p = layer.sig, layer.op.parameters(layer.sig)
     outputs, depth = sig.inputs[1].shape

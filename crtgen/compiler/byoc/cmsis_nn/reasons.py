@@ -1,4 +1,4 @@
-"""Why CMSIS-NN does not do an operator."""
+"""Reasons why CMSIS-NN does not support an operator."""
 
 from crtgen.compiler.byoc.cmsis_nn.elements import left_shift
 from crtgen.compiler.byoc.cmsis_nn.transposed import BLOCKS
@@ -33,7 +33,9 @@ _AXES = 4
 
 
 def reason(op: Op, sig: Signature) -> str:
-    """Empty if it does; ``ValueError`` with the reason where parameters cannot be had."""
+    """Return the reason, empty if it is supported; ``ValueError`` with the reason if its parameters cannot be
+    expressed.
+    """
     found = _of_types(op, sig)
     if found:
         return found

@@ -1,4 +1,6 @@
-"""Layers with a state, which is the last output; it is copied there first unless it is in place."""
+"""Layers with a state, which is their last output; unless it is updated in place, it is copied there
+first.
+"""
 
 import numpy as np
 

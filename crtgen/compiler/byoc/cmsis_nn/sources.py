@@ -1,7 +1,7 @@
-"""A copy of CMSIS-NN: which of its files a function needs, and how much memory its functions ask for.
+"""A copy of CMSIS-NN: which of its files a function needs, and how much memory its functions require.
 
-The sizes come from CMSIS-NN itself: its ``*_get_buffer_size_dsp`` and ``_mve`` functions are meant to be
-called on a host, so they are compiled for this computer and called.
+The sizes come from CMSIS-NN itself: its ``*_get_buffer_size_dsp`` and ``_mve`` functions are intended for a
+host, so they are compiled for this computer and called.
 """
 
 import ctypes
@@ -33,7 +33,7 @@ _TIME_LIMIT = 120.0
 
 
 def find_sources(path: str = "") -> Path:
-    """Find the folder of CMSIS-NN: ``path``, else ``CMSIS_NN_PATH``, else the module of the west
+    """Return the folder of CMSIS-NN: ``path``, or else ``CMSIS_NN_PATH``, or else the module of the west
     workspace.
     """
     if path or os.environ.get(VARIABLE):
@@ -59,7 +59,7 @@ class CmsisSources:
         self._temporary: TemporaryFolder | None = None
 
     def digest(self) -> str:
-        """SHA-256 over names and contents of all sources and headers."""
+        """Return the SHA-256 of the names and contents of all sources and headers."""
         sha = hashlib.sha256()
         for folder in ("Include", "Source"):
             for path in sorted((self.root / folder).rglob("*.[ch]")):
@@ -84,7 +84,7 @@ class CmsisSources:
         return (self.root / "Include" / name).is_file()
 
     def called_in(self, code: str) -> list[str]:
-        """Return the functions of CMSIS-NN that C calls, without those that headers define inline."""
+        """Return the functions of CMSIS-NN that C code calls, without those that headers define inline."""
         headers = " ".join(p.read_text("utf-8", "replace") for p in (self.root / "Include").rglob("*.h"))
         inline = set(_INLINE.findall(headers))
         return [name for name in dict.fromkeys(_CALL.findall(code)) if name not in inline]

@@ -1,6 +1,6 @@
-"""Transposed convolutions, which front ends turn into convolutions and moves of pixels.
+"""Transposed convolutions, which front ends have converted to convolutions and moves of pixels.
 
-CMSIS-NN wants the original weights and padding back.
+CMSIS-NN needs the original weights and padding, which are reconstructed here.
 """
 
 import ctypes
@@ -43,7 +43,7 @@ class _Params(ctypes.Structure):
 class Transposed:
     """A transposed convolution of ``x`` to ``y`` with ``weights[O, rows, columns, I]``.
 
-    ``padding`` is (top, left): rows and columns that are left out before the output.
+    ``padding`` is (top, left): the rows and columns that are dropped at the start of the output.
     """
 
     x: Value

@@ -1,4 +1,4 @@
-"""Ethos-U as a code generator: layers that the NPU computes, from Vela's streams."""
+"""Ethos-U as a code generator: layers that the NPU computes, with Vela's command streams."""
 
 from crtgen.compiler.byoc.ethos_u.generator import ARM_DRIVER, DRIVERS, ETHOS_U, THE_BOARDS, EthosU
 

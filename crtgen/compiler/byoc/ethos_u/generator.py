@@ -1,20 +1,20 @@
 """Ethos-U as a code generator.
 
-The problem. An NPU computes most layers of a network, not all. Vela, Arm's compiler for it, takes whole
-``.tflite`` files, decides itself what the NPU computes, and leaves an interpreter to do the rest.
+The problem. An NPU computes most layers of a network, but not all. Vela, Arm's compiler for it, takes whole
+``.tflite`` files, decides itself what the NPU computes, and leaves the rest to an interpreter.
 
-The idea. crtgen keeps its own graph and plan. Vela is asked twice: first for all layers, each apart from the
-others, which of them it takes and why not the rest; then for each region of layers that it takes, for the
-stream. A region is one call of the driver in the straight-line code, its scratch a buffer of our arena, its
-inputs and outputs regions of the NPU's memory that lie where our plan has them. So everything else stays as
-it is: registry, linked parameters, archives, several models in one image.
+The idea. crtgen keeps its own graph and plan. Vela is run twice: first on all layers separately, to learn
+which of them it accepts and why not the others; then on each region of accepted layers, for the command
+stream. A region is one call of the driver in the straight-line code, its scratch is a buffer of our arena,
+and its inputs and outputs are regions of the NPU's memory at the addresses of our plan. So everything else
+stays as it is: registry, linked parameters, archives, several models in one image.
 
 Memories. Scratch is in the arena, or with ``--place npu=MEMORY`` in a part of it in that memory. A U65 then
-gets both (Vela's ``Dedicated_Sram``): feature maps in the arena, and a smaller place to work in that memory.
+uses both (Vela's ``Dedicated_Sram``): feature maps in the arena, and a smaller working area in that memory.
 
-The invariant. A region's stream reads the region's inputs and writes its outputs and its scratch, and nothing
-else. It is checked when it is generated: the stream is decoded with crtgen's own tables, and refused if it
-names another region.
+The invariant. A region's stream only reads the region's inputs and only writes its outputs and its scratch.
+This is checked at generation: the stream is decoded with crtgen's own tables, and refused if it names another
+region.
 """
 
 import struct
@@ -66,7 +66,9 @@ const uint32_t crt_npu_for_{0} __attribute__((weak)) = {1:#010x}u;"""
 
 @dataclass(frozen=True, slots=True)
 class _Driver:
-    """A driver: its file, the first region for inputs and outputs, and what it gets as the stream."""
+    """A driver: its file, the first region for inputs and outputs, and the form in which it takes the
+    stream.
+    """
 
     source: str
     first: int
@@ -116,9 +118,10 @@ class EthosU(Generator):
         *,
         is_apart: bool = False,
     ) -> None:
-        """Without a configuration it is that of the board. ``driver`` is a key of ``DRIVERS``; without one it
-        is Arm's on boards that only Zephyr starts, otherwise crtgen's. Without ``memory`` Vela's mode follows
-        from the board's memories. If it ``is_apart``, all scratch is in a part of the arena of its own.
+        """Create the generator; without a configuration, that of the board is used. ``driver`` is a key of
+        ``DRIVERS``; the default is Arm's driver on boards that only Zephyr starts, otherwise crtgen's.
+        Without ``memory``, Vela's mode follows from the board's memories. If it ``is_apart``, all scratch is
+        in a separate part of the arena.
         """
         self._config, self.driver, self._memory, self._is_apart = config, driver, memory, is_apart
         self._reasons: dict[tuple[int, int], str] = {}

@@ -1,8 +1,8 @@
-"""Layers as operators of TFLite, for Vela: the reverse of the front end.
+"""Converts layers to TFLite operators for Vela: the reverse of the front end.
 
-A row of ``WRITERS`` turns a layer into operators of the same arithmetic. What has no such operator raises
-``ValueError`` with the reason, and stays on the core. Paddings are explicit in a graph; TFLite knows SAME,
-VALID and an operator PAD in front.
+A row of ``WRITERS`` converts a layer to operators with the same arithmetic. A layer without such operators
+raises ``ValueError`` with the reason, and stays on the core. Paddings are explicit in a graph; TFLite has
+SAME, VALID and a preceding PAD operator.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -66,7 +66,7 @@ class VelaLayer:
     operators: list[Operator] = field(default_factory=list)
 
     def add(self, code: str, inputs: Sequence[str], options: Options | None = None, output: str = "") -> None:
-        """Add an operator; its output is that of the layer unless another one is named."""
+        """Add an operator; its output is that of the layer unless another name is given."""
         self.operators.append(Operator(code, inputs, [output or self.output], options))
 
     def constant(self, numbers: Sequence[Any]) -> str:
@@ -105,7 +105,7 @@ def _data(value: Value) -> Array | None:
 
 
 def why_not(op: Op, sig: Signature) -> str:
-    """Return why no operator of TFLite does what a layer does; empty if one does."""
+    """Return the reason why no TFLite operator computes what a layer does; empty if one does."""
     if type(op) not in WRITERS:
         return f"crtgen does not hand {op.name} to Vela"
     for value in (*sig.inputs, *sig.outputs):

@@ -1,4 +1,4 @@
-"""A graph as a ``.tflite`` for Vela: the inverse of the front end, for the layers that ``layers`` has."""
+"""A graph as a ``.tflite`` for Vela: the inverse of the front end, for the layers in ``layers``."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +10,9 @@ __all__ = ["apart", "network_of"]
 
 
 def network_of(graph: Graph) -> bytes:
-    """Return a subgraph as a file. Its values are ``v0``, ``v1`` and so on, in the order of the graph."""
+    """Return a subgraph as a file. Its values are called ``v0``, ``v1`` and so on, in the order of the
+    graph.
+    """
     names = {name: f"v{i}" for i, name in enumerate(graph.values)}
     tensors = [tensor_of(names[name], value) for name, value in graph.values.items()]
     layers = [_written(graph, node, names) for node in graph.nodes]
@@ -20,9 +22,9 @@ def network_of(graph: Graph) -> bytes:
 
 
 def apart(graph: Graph, nodes: Sequence[Node]) -> bytes:
-    """Return a file in which each of these layers stands alone, with inputs and an output of its own.
+    """Return a file in which each of these layers is independent, with inputs and an output of its own.
 
-    VelaLayer ``n`` computes ``y<n>``, whatever comes before that in the file.
+    Layer ``n`` computes ``y<n>``, whatever precedes it in the file.
     """
     tensors: list[TfliteTensor] = []
     layers, inputs, outputs = [], [], []

@@ -1,13 +1,13 @@
 """Gives each input and output of a stream a region of its own.
 
-Vela puts all inputs of a network into one region, one behind the other, and all outputs into another. Our
-plan has them anywhere, so each needs a base pointer of its own. The NPU has eight; constants and scratch take
-two.
+Vela puts all inputs of a network into one region, one after another, and all outputs into another region. Our
+plan may place each of them anywhere, so each needs a base pointer of its own. The NPU has eight; constants
+and scratch take two.
 
-The idea. Every address of a stream is a pair of registers: a region, and an offset in it. Which of them an
-operator uses is known when it starts, since registers keep their value. So the registers of a map are left
-out where Vela sets them, and set just before each operator, translated; those that have not changed since the
-last one are not set again.
+The idea. Every address of a stream is a pair of registers: a region, and an offset in it. An operator's
+addresses are known when it starts, since registers keep their values. So where Vela sets the registers of a
+feature map they are omitted, and they are set, translated, just before each operator; registers that have not
+changed since the last operator are not set again.
 
 Example: two inputs of 112 bytes are in region 3 at 0x0 and 0x70. A map at 0x80 of region 3 becomes 0x10 of
 region 4.
@@ -36,7 +36,9 @@ _STARTS = {
 
 @dataclass(frozen=True, slots=True)
 class RegionPiece:
-    """A value in one of Vela's regions, ``size`` bytes from ``start`` on, and the region that it gets."""
+    """A value in one of Vela's regions, ``size`` bytes from ``start`` on, and the region to which it is
+    moved.
+    """
 
     region: int
     start: int
@@ -47,7 +49,7 @@ class RegionPiece:
 def translated(stream: bytes, pieces: Sequence[RegionPiece]) -> bytes:
     """Return the stream with each piece in its own region.
 
-    Raises ``ValueError`` if an operator's map begins in none of the pieces of its region.
+    Raises ``ValueError`` if an operator's feature map begins outside of all pieces of its region.
     """
     writer = _Translator(pieces)
     for command in commands(stream):
@@ -56,7 +58,7 @@ def translated(stream: bytes, pieces: Sequence[RegionPiece]) -> bytes:
 
 
 class _Translator:
-    """Tracks the registers as Vela's stream sets them, and as the new stream does."""
+    """Tracks the registers as Vela's stream sets them, and as the translated stream does."""
 
     def __init__(self, pieces: Sequence[RegionPiece]) -> None:
         self.pieces = pieces

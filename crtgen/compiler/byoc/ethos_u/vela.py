@@ -1,8 +1,8 @@
-"""Runs Vela, Arm's compiler for Ethos-U, as a program of its own, and reads what it writes.
+"""Runs Vela, Arm's compiler for Ethos-U, as a separate program, and reads its output.
 
-crtgen asks for Vela's ``raw`` format: the stream, the constants, and where inputs, outputs and scratch are.
-With regions of their own (``--separate-io-regions``, and ``regions`` for each of several) the stream reads
-the network's inputs and writes its outputs wherever our plan has them; nothing is copied.
+crtgen requests Vela's ``raw`` format: the stream, the constants, and the positions of inputs, outputs and
+scratch. With regions of their own (``--separate-io-regions``, and ``regions`` for each of several) the stream
+reads the network's inputs and writes its outputs at the addresses of our plan; nothing is copied.
 """
 
 import re
@@ -62,8 +62,8 @@ _ON_CORE = re.compile(r"^ +CPU: (\w+) = (.+?) \(outputs", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class VelaMemory:
-    """One of Vela's modes of memory. With ``DEDICATED``, a stream uses at most ``most`` bytes of the SRAM, or
-    as many as Vela thinks right if it is 0.
+    """One of Vela's memory modes. With ``DEDICATED``, a stream uses at most ``most`` bytes of the SRAM; 0
+    leaves the limit to Vela.
     """
 
     mode: str = SHARED
@@ -72,11 +72,11 @@ class VelaMemory:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompiledStream:
-    """Vela's product: constants are in region 0, ``scratch`` bytes in region 1, ``fast`` bytes of the SRAM in
-    region 2, ``inputs`` and ``outputs`` are the regions of each.
+    """Vela's output: constants are in region 0, ``scratch`` bytes in region 1, ``fast`` bytes of the SRAM in
+    region 2; ``inputs`` and ``outputs`` are the regions of each.
 
-    ``config`` and ``arch`` are the registers CONFIG and ID of the NPU that it is for. ``cycles`` is Vela's
-    estimate of one run.
+    ``config`` and ``arch`` are the registers CONFIG and ID of the target NPU. ``cycles`` is Vela's estimate
+    of one run.
     """
 
     stream: bytes
@@ -91,8 +91,8 @@ class CompiledStream:
 
 
 def vela_version() -> str:
-    """Return Vela's version. Raises ``ToolMissingError`` if it is not installed, or one that crtgen does not
-    know.
+    """Return Vela's version. Raises ``ToolMissingError`` if it is not installed, or if the version is not
+    supported.
     """
     try:
         found = version(_PACKAGE)
@@ -107,7 +107,7 @@ def vela_version() -> str:
 
 @lru_cache(maxsize=64)
 def left_to_the_core(network: bytes, config: Config) -> Mapping[str, str]:
-    """Return the reason for each operator that Vela does not take, by the name of its output."""
+    """Return the reason for each operator that Vela does not accept, by the name of its output."""
     with TemporaryFolder() as folder:
         log = _run(folder, network, config, "--show-cpu-operations")
     reasons = {name: _first(text) for _, name, text in _REFUSED.findall(log)}
@@ -131,12 +131,12 @@ def compile_network(
     memory: VelaMemory = VelaMemory(),
     first: int = _SCRATCH + 1,
 ) -> CompiledStream:
-    """Return the stream for a network, for speed, or with ``small`` for little scratch.
+    """Return the stream for a network, optimised for speed, or with ``small`` for little scratch.
 
     Inputs, then outputs, are in regions from ``first`` on. Constants in flash are copied to scratch before
     the NPU uses them, if that is faster; those in RAM are not.
 
-    Raises ``BuildError`` if Vela fails, or leaves a part of it.
+    Raises ``BuildError`` if Vela fails, or leaves a part of the network to the core.
     """
     found = run_vela(network, config, "Size" if small else "Performance", memory)
     return _compiled(*found, first, memory.mode == DEDICATED)

@@ -1,4 +1,4 @@
-"""Averages of int8 values from their sum in 16 bits, without a division."""
+"""Averages of int8 values, computed from their 16-bit sum without a division."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ MOST = 255
 
 @dataclass(frozen=True, slots=True)
 class Reciprocal:
-    """``(sum * multiplier + constant) >> shift`` is the mean, halves rounded away from zero."""
+    """``(sum * multiplier + constant) >> shift`` is the mean, with ties rounded away from zero."""
 
     multiplier: int
     constant: int
@@ -25,7 +25,7 @@ def reciprocal(count: int) -> Reciprocal | None:
     """Return a multiplication that divides every sum of ``count`` int8 values by ``count``; None if 32 bits
     do not suffice.
 
-    Halves are rounded away from zero; a slightly larger multiplier does this on both sides of zero.
+    Ties are rounded away from zero; a slightly larger multiplier achieves this on both sides of zero.
     """
     sums = np.arange(INT8.low * count, INT8.high * count + 1, dtype=np.int64)
     means = np.sign(sums) * ((np.abs(sums) + count // 2) // count)

@@ -31,14 +31,14 @@ _GREATEST = INT8.magnitude(0)
 
 @dataclass(frozen=True, slots=True)
 class Epilogue:
-    """Conversion of an accumulator to an output, as names and literals of C.
+    """Conversion of an accumulator to an output, as C names and literals.
 
-    ``x_type``, ``w_type`` and ``sum_type`` are the types of inputs, weights and accumulators, ``factor`` is
-    the C expression that is multiplied. ``scale`` is the requantising function, empty for float32; ``clamp``
-    turns its result into an output. With ``per_channel``, each output channel has its own multiplier and
-    shift. ``offset`` is added afterwards, as ``+ 3``. ``low`` and ``high`` are empty if nothing is clamped.
-    With ``scaled``, float32 sums are multiplied by the scale of their weights. Integer sums without a
-    ``scale`` are the outputs.
+    ``x_type``, ``w_type`` and ``sum_type`` are the types of inputs, weights and accumulators; ``factor`` is
+    the C expression that multiplies a weight. ``scale`` is the requantising function, empty for float32;
+    ``clamp`` turns its result into an output. With ``per_channel``, each output channel has its own
+    multiplier and shift. ``offset`` is added afterwards, as ``+ 3``. ``low`` and ``high`` are empty if
+    nothing is clamped. With ``scaled``, float32 sums are multiplied by the scale of their weights. Integer
+    sums without a ``scale`` are the outputs.
     """
 
     x_type: str
@@ -129,7 +129,7 @@ def _even_epilogue(sig: Signature, params: ConvParams) -> tuple[Epilogue, tuple[
 
 
 def even(total: str, factor: float) -> str:
-    """Return C for ``total`` times a float32 factor, rounded with halves to even."""
+    """Return C for ``total`` times a float32 factor, rounded with ties to even."""
     mantissa, right = mantissa_of(factor)
     return f"crt_scale_even({total}, {mantissa}, {right})"
 
@@ -168,14 +168,18 @@ def _narrow_epilogue(sig: Signature, params: ConvParams, bias: Array) -> tuple[E
 
 
 def two_roundings(total: str, multiplier: int, shift: int, extent: int) -> str:
-    """C for ``total``, at most ``extent``, times ``multiplier * 2**(shift - 31)``, as TFLite rounds it."""
+    """Return C for ``total`` (at most ``extent``) times ``multiplier * 2**(shift - 31)``, as TFLite rounds
+    it.
+    """
     if shift < 0 and extent < 1 << 30:
         return f"crt_scale_down({total}, {multiplier}, {-1 - shift})"
     return f"crt_scale({total}, {multiplier}, {shift})"
 
 
 def one_rounding(total: str, rescale: Rescale) -> str | None:
-    """C for the requantisation of ``total``, also C, before its clamp; None if no such form is exact."""
+    """Return C for the requantisation of the C expression ``total``, before its clamp; None if no such form
+    is exact.
+    """
     floor = solve_floor(rescale)
     if floor is None:
         return None

@@ -1,9 +1,10 @@
-"""TFLite's arithmetic with rounding and zero point in one constant, for outputs that are not clamped at zero.
+"""TFLite's requantisation with rounding and zero point merged into one constant, for outputs that are not
+clamped at zero.
 
-It subtracts 1 from negative values, so that halves go away from zero. Scales from 1/2 to 1 have no right
-shift, and TFLite rounds only once there, halves up: nothing is subtracted. If some outputs of negative sums
-are not clamped away, sums get an offset that lifts those that matter above zero, and that is nearly a whole
-number of steps: the zero point takes it away again.
+1 is subtracted from negative values, so that ties go away from zero. Scales from 1/2 to 1 have no right
+shift, so TFLite rounds only once, with ties up, and nothing is subtracted. If some outputs of negative sums
+are not removed by the clamp, sums get an offset that lifts those that matter above zero. It is nearly an
+integer number of output steps, which the zero point subtracts again.
 """
 
 from dataclasses import dataclass
@@ -45,10 +46,10 @@ class HalfAway:
 
 
 def solve_half_away(rescale: Rescale, gain: int = 1) -> HalfAway | None:
-    """TFLite's arithmetic with rounding and zero point in one constant.
+    """Return TFLite's arithmetic with rounding and zero point merged into one constant, or None.
 
-    None for wide sums and float32 factors, where a channel that varies has a scale of 1 or more, or one of
-    1/2 or more without an offset, or where ``gain`` or 2 times its accumulators do not fit into 32 bits.
+    None for wide sums and float32 factors, if a varying channel has a scale of 1 or more, or one of 1/2 or
+    more without an offset, or if the accumulators times ``gain`` or times 2 do not fit into 32 bits.
     """
     if rescale.wide or rescale.factors is not None:
         return None

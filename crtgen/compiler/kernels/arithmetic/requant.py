@@ -1,4 +1,4 @@
-"""Requantisation in a few instructions: exact re-encodings of how accumulators become outputs.
+"""Requantisation in a few instructions: exact re-encodings of the map from accumulators to outputs.
 
 TFLite maps an accumulator to int8 by a rounded high product, a rounded shift, a zero point and a clamp. The
 result is a monotone step function with at most 255 thresholds. A cheaper formula that agrees at every
@@ -8,12 +8,12 @@ threshold and at the value below it, over the range that the accumulator can rea
 ``half_away``) spells out TFLite's arithmetic for scales below 1/2 and always exists there, and nearly always
 below 1; it serves outputs that are not cut at zero.
 
-Rescaling by a float32 product, as ONNX Runtime does it, rounds halves to even numbers, and so do numbers
-that float32 cannot tell from a half: often no straight line goes between all thresholds. ``Single`` spells it
-out, with the floating-point unit.
+ONNX Runtime rescales by a float32 product with ties to even, and accumulators that float32 cannot distinguish
+from a tie are rounded like it. So there is often no linear function between all thresholds. ``Single``
+computes the float product itself, with the floating-point unit.
 
-int16 has 65,535 thresholds, but its wide sums are rounded once only, and 15 bits of the multiplier count:
-that is ``FloorRequantisation`` as it stands, if the sums fit into 32 bits.
+int16 has 65,535 thresholds, but its wide sums are rounded only once, with 15 bits of the multiplier: that is
+a ``FloorRequantisation`` unchanged, if the sums fit into 32 bits.
 """
 
 from dataclasses import dataclass, field, replace
@@ -63,20 +63,22 @@ _MAX_SHIFT = 23  # 2**(32 + shift) * INT8.high must fit into int64
 
 
 def accumulator_range(weights: Int8 | Int64, low: int, high: int) -> tuple[Int64, Int64]:
-    """Least and greatest value of ``weights[O,K] @ x[K]``, int64[O], for ``low <= x <= high``."""
+    """Return the smallest and largest value of ``weights[O,K] @ x[K]``, int64[O], for ``low <= x <=
+    high``.
+    """
     positive, negative = signed_sums(weights, 1)
     return positive * low + negative * high, positive * high + negative * low
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rescale:
-    """The requantisation to re-encode: multiplier and shift per channel, and the range of accumulators, bias
-    included.
+    """The requantisation to re-encode: multiplier and shift per channel, and the range of accumulators,
+    including the bias.
 
     All arrays are int64[O]. ``value = clamp(zero_point + acc * multipliers * 2**(shifts - 31))``; ``wide``
     sums use 15 bits of the multiplier. With ``factors``, the scaling is a float32 product with these.
-    ``is_sum``: the accumulators are the outputs. ``known`` caches solutions that designs of a layer, and of
-    its rows, ask for again.
+    ``is_sum``: the accumulators are the outputs. ``known`` caches solutions, which several designs of a
+    layer, and of its rows, request.
     """
 
     multipliers: Int64
@@ -107,8 +109,9 @@ class Rescale:
         limits: tuple[int, int, int],
         reach: tuple[int, int],
     ) -> "Rescale":
-        """One for all: ``scale`` is multiplier and shift, ``limits`` zero point, least and greatest output,
-        ``reach`` the least and the greatest accumulator."""
+        """Return a requantisation for all channels: ``scale`` is multiplier and shift, ``limits`` are zero
+        point, smallest and largest output, ``reach`` is the smallest and the largest accumulator.
+        """
         multiplier, shift, low, high = (np.array([n], np.int64) for n in (*scale, *reach))
         factors = None if factor is None else np.array([factor], np.float32)
         return cls(multiplier, shift, *limits, low, high, factors=factors)
@@ -127,8 +130,8 @@ class Rescale:
         return len(np.unique(self.multipliers)) == 1 and len(np.unique(self.shifts)) == 1
 
     def united(self) -> "Rescale":
-        """Return a copy in which every channel has the range of all channels, so that uniform channels have
-        one solution.
+        """Return a copy in which every channel has the combined range of all channels, so that channels with
+        equal scales have one solution.
         """
         low, high = np.full_like(self.low, self.low.min()), np.full_like(self.high, self.high.max())
         return replace(self, low=low, high=high)
@@ -139,7 +142,7 @@ class Rescale:
 
     @property
     def narrow(self) -> bool:
-        """True if 32 bits hold every sum."""
+        """True if every sum fits into 32 bits."""
         return int(self.low.min()) >= -_HALF_WORD and int(self.high.max()) < _HALF_WORD
 
     @property
@@ -156,12 +159,12 @@ class Rescale:
         return np.clip(scaled + self.zero_point, self.act_min, self.act_max)
 
     def levels(self) -> Int64:
-        """Return the output values that have a threshold: all but the least, ``int64[L]``."""
+        """Return the output values that have a threshold: all except the smallest, ``int64[L]``."""
         return np.arange(self.act_min + 1, self.act_max + 1, dtype=np.int64)
 
     def thresholds(self) -> Int64:
-        """Return ``[L, O]``: the least accumulator in range whose result reaches the level, else ``high +
-        1``.
+        """Return ``[L, O]``: the smallest accumulator in range whose result reaches the level, or else ``high
+        + 1``.
 
         Bisection starts from a bracket around the real threshold, or from the whole range if that fails.
         """
@@ -206,8 +209,8 @@ def _rescale_of(params: ConvParams, weights: Int8 | Int64, bias: Int64) -> Resca
 
 
 def clamp_limits(low: int, high: int, scheme: Scheme = INT8) -> tuple[int | None, int | None]:
-    """Return the limits of a clamp to ``low..high`` that saturation to the type does not cover: None if it
-    does.
+    """Return the limits of a clamp to ``low..high`` that saturation to the type does not already enforce,
+    None for each other limit.
     """
     return low if low > scheme.low else None, high if high < scheme.high else None
 
@@ -216,9 +219,8 @@ def clamp_limits(low: int, high: int, scheme: Scheme = INT8) -> tuple[int | None
 class FloorRequantisation:
     """``clamp(sat((((acc + offset) * gain * multiplier >> 32) + constant) >> shift))``.
 
-    ``sat`` saturates to the type of the output. ``gain`` is what the kernel's accumulator already carries;
-    ``offset`` goes into its start value.
-    ``multiplier`` and ``constant`` fit into int32.
+    ``sat`` saturates to the output's type. ``gain`` is a factor that the kernel's accumulator already
+    contains; ``offset`` is added to its initial value. ``multiplier`` and ``constant`` fit into int32.
     """
 
     gain: int
@@ -237,7 +239,7 @@ class FloorRequantisation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoundedRequantisation:
-    """``sat(round((acc << left) * multiplier / 2**31))``: scales that need no shift to the right."""
+    """``sat(round((acc << left) * multiplier / 2**31))``: scales that need no right shift."""
 
     left: Int64
     multiplier: Int64
@@ -252,7 +254,7 @@ class RoundedRequantisation:
 def solve_rounded(rescale: Rescale) -> RoundedRequantisation | None:
     """Return TFLite's arithmetic unchanged, if it rounds only once.
 
-    None for wide sums, a zero point, a right shift, or sums that need more than 30 bits once shifted.
+    None for wide sums, a zero point, a right shift, or sums that need more than 30 bits after the left shift.
     """
     left = rescale.shifts
     if rescale.wide or rescale.factors is not None or rescale.zero_point or left.min() < 0 or left.max() > 30:
@@ -279,7 +281,7 @@ class Single:
 def solve_single(rescale: Rescale, gain: int = 1) -> Single | None:
     """Return the float32 product unchanged; None if the rescaling is not one.
 
-    Also None if accumulators times ``gain``, or times 2, do not fit into 32 bits.
+    Also None if the accumulators times ``gain`` or times 2 do not fit into 32 bits.
     """
     extent = max(-int(rescale.low.min()), int(rescale.high.max()))
     if rescale.factors is None or max(2, gain) * extent >= _HALF_WORD:
@@ -290,8 +292,8 @@ def solve_single(rescale: Rescale, gain: int = 1) -> Single | None:
 def solve_floor(rescale: Rescale, gain: int = 1) -> FloorRequantisation | None:
     """Return the cheapest form with one shift for all channels; None if the search finds none.
 
-    Shifts of 3 modulo 4 come first, then odd ones: then more layers of equal shape have equal code, and the
-    bits of M that this costs hardly ever matter.
+    Shifts of 3 modulo 4 are tried first, then odd ones: then more layers of equal shape have equal code, and
+    the precision of M that this costs hardly ever matters.
 
     The step function reaches level k at T_k. With M = gain * multiplier, N = offset * M + constant * 2**32
     and D = 2**(32 + shift), the form is exact if ``k * D - T_k * M <= N < k * D - (T_k - 1) * M`` for all k.
@@ -308,10 +310,10 @@ def solve_floor(rescale: Rescale, gain: int = 1) -> FloorRequantisation | None:
 
 
 def _solve_wide(rescale: Rescale) -> FloorRequantisation | None:
-    """``(acc * m + 2**(t - 1)) >> t``, with m of 15 bits, from the high word of a product.
+    """Return ``(acc * m + 2**(t - 1)) >> t``, with m of 15 bits, computed from the high word of a product.
 
-    The product is ``acc * m * 2**(shift + 32 - t)``. That is exact where ``shift`` is 1 or more, and the
-    multiplier is whole and below 2**31. None if there is no such shift for all channels, or if a sum needs
+    The product is ``acc * m * 2**(shift + 32 - t)``. This is exact if ``shift`` is at least 1, and the
+    multiplier is an integer below 2**31. None if no such shift exists for all channels, or if a sum needs
     more than 32 bits.
     """
     least = rescale.apply(rescale.low)

@@ -1,4 +1,4 @@
-"""Results of an int8 sum for all pairs of inputs, with which a cheaper form must agree."""
+"""Results of an int8 sum for all pairs of inputs, which a cheaper form must reproduce."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -31,8 +31,8 @@ class SumForm:
 class EverySum:
     """The 65,536 pairs ``x`` of int8 values and the reference's ``result`` for each, as int64.
 
-    ``factors`` are the real factors of the two inputs in units of the output (negative for a subtracted
-    one), ``limits`` the least and the greatest output.
+    ``factors`` are the real factors of the two inputs in units of the output (negative for a subtracted one),
+    ``limits`` are the smallest and the largest output.
     """
 
     x: tuple[Int64, Int64]
@@ -46,7 +46,7 @@ class EverySum:
         yield from ((first + a, second + b) for a, b in deltas)
 
     def constants(self, total: Int64, shift: int) -> range:
-        """Return the constants for which ``(total + constant) >> shift``, clamped, is the result of every
+        """Return the constants with which ``(total + constant) >> shift``, clamped, is the result for every
         pair.
         """
         floor, ceiling = self.result > self.limits[0], self.result < self.limits[1]
@@ -56,15 +56,15 @@ class EverySum:
 
 
 def quants_of(sig: Signature) -> tuple[Quant, Quant, Quant]:
-    """Return the quantisation of both inputs and of the output, on which a sum depends beside its
-    operator.
+    """Return the quantisations of both inputs and of the output, which together with the operator determine a
+    sum.
     """
     return tensor_quant(sig.inputs[0]), tensor_quant(sig.inputs[1]), tensor_quant(sig.y)
 
 
 @lru_cache(maxsize=16)
 def every_sum(op: Add | Sub, quants: tuple[Quant, Quant, Quant]) -> EverySum:
-    """Return the table of an operator on int8 values of these quantisations."""
+    """Return the table of an operator on int8 values with these quantisations."""
     every = INT8.every_number()
     shapes = ((256, 1), (1, 256), (256, 256))
     a, b, y = (Value(n, s, INT8.activations, q) for n, s, q in zip("aby", shapes, quants, strict=True))

@@ -1,7 +1,7 @@
 """Functions in assembly, written in Python as data.
 
 A design writes the inner part of a kernel as a ``Function``: its parameters arrive in registers, further
-registers are taken by role, each call appends an instruction, and loops know how often they run::
+registers are taken by role, each call appends an instruction, and loops know their number of iterations::
 
     f = Function("scale", "const int8_t *x", "int8_t *y")
     x, y = f.arguments

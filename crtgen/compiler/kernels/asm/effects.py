@@ -1,6 +1,6 @@
-"""Effects of an instruction: registers, flags and memory that it reads and writes.
+"""Effects of an instruction: the registers, flags and memory that it reads and writes.
 
-Vectors and FPU registers share storage, so both are named by their words: q1 is s4 to s7.
+Vectors and FPU registers share storage, so both are identified by their words: q1 is s4 to s7.
 """
 
 import re
@@ -22,7 +22,7 @@ _RANGE = re.compile(r"([sd])(\d+)-[sd](\d+)")
 class Effects:
     """Registers that are read and written; ``loads`` and ``stores`` are memory accesses.
 
-    ``updated`` are address registers, which are ready sooner than loaded values.
+    ``updated`` are address registers, which are ready earlier than loaded values.
     """
 
     reads: frozenset[str]
@@ -41,7 +41,7 @@ def words_of(operand: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=16384)
 def effects(line: Instruction) -> Effects:
-    """Return the effects of one instruction. Raises ``ValueError`` for one that is not in the table."""
+    """Return the effects of one instruction. Raises ``ValueError`` if it is not in the table."""
     row, operands = find(line.mnemonic), line.operands
     if row.moves:
         return _access(row, operands)

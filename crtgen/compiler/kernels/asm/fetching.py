@@ -1,9 +1,9 @@
-"""Model of the time that a core waits for its flash: wait states, caches, prefetch.
+"""Models the time that a core waits for its flash: wait states, caches, prefetch.
 
-Code is read line by line. A loop that fits the instruction cache is read once per entry; one that does not
-fit is read in every round. While a line is executed, the next one is prefetched; after a jump the core waits
-for a whole line. Constants are read again if a loop passes over more of them than the data cache holds; C
-code is assumed to read them once. Cache contents that survive from one layer to the next are ignored.
+Code is read line by line. A loop that fits into the instruction cache is read once per entry; otherwise it is
+read in every iteration. While a line is executed, the next one is prefetched; after a jump the core waits for
+a whole line. Constants are read again if a loop passes over more of them than the data cache holds; C code is
+assumed to read them once. Cache contents that survive from one layer to the next are ignored.
 """
 
 import math
@@ -29,10 +29,10 @@ _NARROW = {"ldrb": 1, "ldrsb": 1, "ldrh": 2, "ldrsh": 2, "vldrb": 1, "vldrh": 2}
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """A block: its bytes and cycles, the bytes of constants that it reads, and the loops around it, outermost
+    """A block: its bytes and cycles, the bytes of constants that it reads, and the enclosing loops, outermost
     first.
 
-    Loops are numbers of the blocks that end them.
+    Loops are identified by the index of the block that ends them.
     """
 
     block: BasicBlock
@@ -50,10 +50,10 @@ def waiting(
     size: float = math.inf,
     weights: float = math.inf,
 ) -> float:
-    """Return the cycles that routines wait for the flash with their code, and for the flash with constants.
+    """Return the cycles that routines wait for their code, and for their constants.
 
-    ``size`` and ``weights`` are the bytes of code and of constants that the routines and their callers run
-    through repeatedly.
+    ``size`` and ``weights`` are the bytes of code and of constants that the routines and their callers read
+    repeatedly.
     """
     total = 0.0
     if constants and weights <= constants.data_cache:

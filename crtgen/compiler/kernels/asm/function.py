@@ -1,5 +1,5 @@
-"""The builder of assembly functions: registers taken by role, instructions, loops. Prologue and epilogue
-follow from these.
+"""The builder of assembly functions: registers taken by role, instructions, loops; prologue and epilogue are
+derived.
 """
 
 import re
@@ -36,12 +36,13 @@ _MOST_ARGUMENTS = 4
 
 
 class Function:
-    """A function in assembly while it is written; calling it appends an instruction.
+    """A function in assembly under construction; calling it appends an instruction.
 
-    ``parameters`` are C, at most four of a word each; they arrive in r0 to r3, which are taken. ``keep`` are
-    numbers of parameters that the prologue also puts on the stack, where ``kept`` finds them. ``local`` is
-    words of stack below these, from ``[sp]`` on. ``no_alias``: see ``Routine``; loads may then be moved
-    before earlier stores. ``narrow``: for cores with narrow instructions only, others are refused.
+    ``parameters`` are C declarations, at most four of one word each; they arrive in r0 to r3, which count as
+    taken. ``keep`` are indices of parameters that the prologue also stores on the stack, where ``kept`` finds
+    them. ``local`` is the number of words of stack below these, from ``[sp]`` on. ``no_alias``: see
+    ``Routine``; loads may then be moved before earlier stores. ``narrow``: for cores with narrow instructions
+    only; others are refused.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class Function:
             self._take((self.arguments[number],), parameter.split()[-1].lstrip("*"), 1)
 
     def __call__(self, mnemonic: str, *operands: str, note: str = "") -> None:
-        """Append an instruction of the table in ``isa``; all registers that it names have to be taken."""
+        """Append an instruction of the table in ``isa``; all registers that it names must be taken."""
         row = find(mnemonic)
         for operand in operands:
             if not _registers_in(operand) <= self._taken:
@@ -93,7 +94,7 @@ class Function:
             self._close()
 
     def core(self, role: str, among: Iterable[str] = CORE) -> str:
-        """Take a free general register. Raises ``ValueError`` if there is none ``among`` these."""
+        """Take a free general register. Raises ``ValueError`` if none ``among`` these is free."""
         return self._take(among, role, 1)[0]
 
     def cores(self, role: str, count: int, among: Iterable[str] = CORE) -> tuple[str, ...]:
@@ -119,7 +120,7 @@ class Function:
         return other
 
     def number(self, register: str, value: int) -> None:
-        """Append ``register = value``, of 32 bits with or without sign."""
+        """Append ``register = value``, for a 32-bit value, signed or unsigned."""
         bits = value & 0xFFFFFFFF
         if self._narrow:
             self._narrow_number(register, bits)
@@ -149,7 +150,7 @@ class Function:
         return register
 
     def advance(self, register: str, by: int, spare: str = "") -> None:
-        """Append ``register += by``; large steps need a spare register, or take one for a moment."""
+        """Append ``register += by``; large steps need a spare register, or take one temporarily."""
         if abs(by) <= FAR:
             if by:
                 self("add" if by > 0 else "sub", register, register, f"#{abs(by)}")
@@ -168,14 +169,14 @@ class Function:
             self("add", to, to, register)
 
     def store_each(self, store: str, registers: Sequence[str], to: str, step: int, spare: str = "") -> None:
-        """Append stores of registers ``step`` bytes apart from ``to`` on, which advances beyond them."""
+        """Append stores of registers, ``step`` bytes apart from ``to`` on; ``to`` advances beyond them."""
         for number, register in enumerate(registers):
             self(store, register, f"[{to}], #{step}" if step <= NEAR else f"[{to}, #{number * step}]")
         if step > NEAR:
             self.advance(to, len(registers) * step, spare=spare)
 
     def table(self, name: str, words: Sequence[int]) -> Callable[[str], None]:
-        """Add constants to the function; return a function that puts their address into a register."""
+        """Add constants to the function; return a function that loads their address into a register."""
         self._tables.append((name, tuple(word & 0xFFFFFFFF for word in words)))
 
         def address(register: str) -> None:
@@ -200,7 +201,7 @@ class Function:
     def loop(self, meaning: str, rounds: int | str) -> Iterator[str]:
         """Repeat the body ``rounds`` times; it must end with a branch to the label that it receives.
 
-        ``rounds`` is a name if only the caller knows the number.
+        ``rounds`` is a name if only the caller knows the count.
         """
         label = self.label(meaning)
         self.place(label)
@@ -226,7 +227,7 @@ class Function:
 
     @contextmanager
     def repeated(self, meaning: str, rounds: int) -> Iterator[None]:
-        """Repeat the body with a counter; a single round makes no loop."""
+        """Repeat the body with a counter; without a loop if it runs once."""
         if rounds == 1:
             yield
             return
@@ -246,10 +247,10 @@ class Function:
 
     @contextmanager
     def low_overhead_loop(self, meaning: str, rounds: int | str, count: str = "") -> Iterator[None]:
-        """Repeat the body with DLS and LE, over lr; the number of rounds is in the register ``count`` if the
-        caller knows it.
+        """Repeat the body with DLS and LE, using lr; if the caller knows the count, it is in the register
+        ``count``.
 
-        A single round makes no loop.
+        A single iteration makes no loop.
         """
         if rounds == 1:
             yield
@@ -265,8 +266,8 @@ class Function:
 
     @contextmanager
     def predicated_loop(self, meaning: str, bits: int, elements: int) -> Iterator[None]:
-        """Repeat the body with DLSTP and LETP; the last round is predicated to the remaining ``elements`` of
-        ``bits`` bits.
+        """Repeat the body with DLSTP and LETP; the last iteration is predicated to the remaining ``elements``
+        of ``bits`` bits.
         """
         lr = self.core("elements left", ("lr",))
         self.number(lr, elements)

@@ -1,9 +1,9 @@
-"""The instructions that kernels use: one table, with the operands that each reads and writes, its length and
-its unit.
+"""The instructions that kernels use, in one table: operands that are read and written, length, and execution
+unit.
 
-The source is the Armv8-M Architecture Reference Manual. The rules for narrow encodings are those by which
-assemblers choose them in unified syntax (C2.4): low registers, short offsets, and flags set if the narrow
-form sets them. An instruction without a rule is wide, as all of Helium and of the DSP extension is.
+The source is the Armv8-M Architecture Reference Manual. The rules for narrow encodings are those of
+assemblers in unified syntax (C2.4): low registers, short offsets, and setting the flags if the narrow form
+does. An instruction without a rule is wide, like all of Helium and the DSP extension.
 """
 
 import re
@@ -23,12 +23,12 @@ class Mnemonic:
 
     The first ``writes`` operands are written. With ``accumulates`` they are read, too; with ``two``, only if
     there are fewer than three operands. With ``steps``, the second operand is updated. ``moves`` is ``load``
-    or ``store``: of registers before an address, in a list behind it (``lists``), or in a list alone
+    or ``store``: of registers before an address, in a list after it (``lists``), or in a list alone
     (``stack``). It ``sets`` and ``uses`` flags, and sets the ``predicate`` of vectors.
 
     ``branch`` is B, whose length depends on its distance. An instruction that ``ends`` its block separates
-    code that may run a different number of times. ``narrow`` decides from the operands whether it is two
-    bytes long. ``unit`` is what computes it, as far as pipelines distinguish units.
+    code with possibly different execution counts. ``narrow`` decides from the operands if it is two bytes
+    long. ``unit`` is the execution unit, as far as pipelines distinguish units.
     """
 
     writes: int = 1
@@ -54,8 +54,8 @@ class Mnemonic:
 
 @lru_cache(maxsize=1024)
 def find(mnemonic: str) -> Mnemonic:
-    """Return the row of a mnemonic, whatever its types and its predicate are. Raises ``ValueError`` if there
-    is none.
+    """Return the row of a mnemonic, ignoring its types and predicate. Raises ``ValueError`` if there is
+    none.
     """
     name = mnemonic.partition(".")[0]
     row = _ROWS.get(name) or (_ROWS.get(name[:-1]) if name[:1] == "v" and name[-1] in "te" else None)
@@ -66,14 +66,14 @@ def find(mnemonic: str) -> Mnemonic:
 
 @lru_cache(maxsize=16384)
 def is_narrow(mnemonic: str, operands: Operands) -> bool:
-    """Return whether the instruction takes two bytes; branches are assumed to be near."""
+    """Return True if the instruction takes two bytes; branches are assumed to be short."""
     rule = find(mnemonic).narrow
     shifted = operands and operands[-1].startswith(SHIFTED)
     return rule is not None and not shifted and rule(operands)
 
 
 def follows(mnemonic: str) -> int:
-    """Return how many following instructions belong to this one: to IT, VPST or VPT."""
+    """Return the number of following instructions that belong to IT, VPST or VPT."""
     found = _BLOCK.match(mnemonic.partition(".")[0])
     return 1 + len(found[1]) if found else 0
 

@@ -32,9 +32,8 @@ __all__ = ["Clock", "CorePipeline", "Demand", "Timing", "pipeline_of"]
 class Timing:
     """Timing of an instruction, in cycles.
 
-    Its ``unit`` is busy for ``hold``, all other units for ``alone``; the result is available after
-    ``latency``, an address with write-back after ``address``. It fills ``slots`` of the issue slots of a
-    cycle.
+    Its ``unit`` is busy for ``hold`` cycles, all other units for ``alone``; the result is available after
+    ``latency``, an updated address after ``address``. It fills ``slots`` of the issue slots of a cycle.
     """
 
     unit: str
@@ -49,7 +48,7 @@ class Timing:
 class CorePipeline:
     """Pipeline of a core: issue width, timing of instructions, cost of a taken branch.
 
-    ``overlaps``: the order of independent instructions matters. An instruction of compiled C takes
+    ``overlaps``: the order of independent instructions matters. Each instruction of compiled C takes
     ``compiled`` cycles.
     """
 
@@ -63,7 +62,7 @@ class CorePipeline:
         return [_demand(line, self.timed) for line in lines if line.mnemonic not in ("le", "letp")]
 
     def cycles(self, lines: Sequence[Instruction], again: bool = False) -> int:
-        """Return the cycles of a sequence; ``again``: per round of a loop over it."""
+        """Return the cycles of a sequence; with ``again``, of one iteration of a loop over it."""
         clock, demands = Clock(self.width), self.demands(lines)
         clock.run(demands)
         once = clock.end
@@ -92,7 +91,7 @@ def _demand(line: Instruction, timed: Callable[[Instruction], Timing]) -> Demand
 
 @dataclass(slots=True)
 class Clock:
-    """Clock that goes through instructions, up to ``width`` per cycle, and tells when each begins."""
+    """Steps through instructions, up to ``width`` per cycle, and tells when each begins."""
 
     width: int
     now: int = 0
@@ -104,11 +103,11 @@ class Clock:
 
     @property
     def end(self) -> int:
-        """Time at which an instruction that waits for nothing can begin next."""
+        """Time at which an instruction without dependences can begin next."""
         return max(self.now + (self.issued > 0), self._alone[1])
 
     def start(self, demand: Demand) -> int:
-        """Return when the instruction would begin if it were next."""
+        """Return the time at which the instruction would begin if it were next."""
         timing = demand.timing
         at = max(self.now, self.units.get(timing.unit, 0))
         if self._alone[0] != timing.unit:

@@ -1,4 +1,4 @@
-"""A function in assembly as data: its lines, its use of registers and stack, and its cost."""
+"""A function in assembly as data: its lines, its registers and stack, and its cost."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -45,11 +45,11 @@ Line = Instruction | Label
 
 @dataclass(frozen=True, slots=True)
 class BasicBlock:
-    """Instructions that run one after the other, behind ``label`` if there is one; only the last may be a
+    """Instructions that run one after another, after ``label`` if there is one; only the last may be a
     branch.
 
-    They run ``factor`` times for each combination of rounds of the named ``loops``. With ``again``, the
-    branch goes back to the label.
+    They run ``factor`` times the product of the iterations of the named ``loops``. With ``again``, the branch
+    goes back to the label.
     """
 
     label: Label | None
@@ -97,7 +97,7 @@ class StackFrame:
 
     @property
     def begin(self) -> tuple[Instruction, ...]:
-        """The prologue. Kept arguments go with the registers where nothing is between them."""
+        """The prologue. Kept arguments are pushed together with the registers if nothing is between them."""
         together = () if self.vectors or self._high else self.kept
         lines = [_list("push", (*together, *self._low))]
         if self._high:
@@ -156,11 +156,11 @@ def _doubles(vectors: Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Routine:
-    """A function in assembly, without a symbol; equal ones become one function.
+    """A function in assembly without a symbol; equal routines become one function.
 
     ``name`` begins its symbol, ``purpose`` is a sentence about it, ``returns`` and ``parameters`` are C.
-    ``roles`` describe the registers' contents. ``blocks`` are between prologue and epilogue. ``tables`` are
-    words of constants by name.
+    ``roles`` describe the registers' contents. ``blocks`` are the code between prologue and epilogue.
+    ``tables`` are words of constants by name.
     """
 
     name: str
@@ -182,7 +182,7 @@ class Routine:
         return hash((self.name, self.parameters, self.frame, self.blocks, self.tables))
 
     def instructions(self, **rounds: float) -> float:
-        """Return the instructions that one call executes, given the rounds of each named loop."""
+        """Return the instructions that one call executes, given the iterations of each named loop."""
         own = sum(block.runs(rounds) * len(block.lines) for block in self.blocks)
         return own + self._around
 
@@ -213,7 +213,7 @@ class Routine:
 
     @cached_property
     def code_bytes(self) -> int:
-        """Bytes of the instructions; branches are as long as they need to be."""
+        """Bytes of the instructions; branches have the length that their distance requires."""
         around = sum(line.size for line in (*self.frame.begin, *self.frame.end))
         sizes = [sum(line.size for line in block.lines) for block in self.blocks]
         near = {n: block.end[0] for n, block in enumerate(self.blocks) if block.branches}
@@ -230,9 +230,9 @@ class Routine:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoutineCall:
-    """``times`` calls of a routine, with the rounds of its loops that have names.
+    """``times`` calls of a routine, with the iterations of its named loops.
 
-    ``in_ram``: the constants that it reads were copied to RAM.
+    ``in_ram``: the constants that it reads have been copied to RAM.
     """
 
     times: float

@@ -1,9 +1,9 @@
 """Instruction scheduling.
 
-Designs write their loops in the order in which they are understood. Between two labels or branches, a list
-scheduler reorders the instructions: of those that may come next it takes one that can begin first, and of
-these the one with the longest path to the end. Dependences are kept, and so is the order of stores with other
-accesses of memory. The instructions stay the same, and so do bytes, counts and results.
+Designs write their loops in readable order. Between two labels or branches, a list scheduler reorders the
+instructions: among those that may come next it takes one that can begin first, and among these the one with
+the longest path to the end. Dependences are kept, and so is the order of stores relative to other memory
+accesses. The set of instructions does not change, and neither do bytes, counts and results.
 """
 
 from collections import defaultdict
@@ -31,7 +31,7 @@ _Group = tuple[Instruction, ...]
 
 @lru_cache(maxsize=512)
 def scheduled(routine: Routine, pipeline: CorePipeline) -> Routine:
-    """Return the routine in an order for the pipeline; blocks that gain nothing keep their order."""
+    """Return the routine in an order that suits the pipeline; blocks that gain nothing keep their order."""
     if not pipeline.overlaps:
         return routine
     return replace(routine, blocks=tuple(_block(b, pipeline, routine.no_alias) for b in routine.blocks))
@@ -46,7 +46,9 @@ def cycles(runs: Runs, pipeline: CorePipeline) -> float:
 
 @lru_cache(maxsize=512)
 def each_block(routine: Routine, pipeline: CorePipeline) -> Sequence[tuple[BasicBlock, int]]:
-    """Return the blocks in an order for the pipeline, then prologue and epilogue, with the cycles of each."""
+    """Return the blocks in an order that suits the pipeline, then prologue and epilogue, with the cycles of
+    each.
+    """
     frame = (BasicBlock(None, lines, (), 1) for lines in (routine.frame.begin, routine.frame.end))
     blocks = (*scheduled(routine, pipeline).blocks, *frame)
     return [(block, pipeline.cycles(block.lines, block.again)) for block in blocks]

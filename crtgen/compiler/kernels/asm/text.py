@@ -1,4 +1,4 @@
-"""Routines as the text of a ``.S`` file, which goes through the preprocessor of C."""
+"""Routines as the text of a ``.S`` file, which the C preprocessor processes."""
 
 from collections.abc import Iterable, Iterator
 

@@ -1,4 +1,4 @@
-"""Sums of 64 bits to outputs of int16."""
+"""Requantisation of 64-bit sums to int16 outputs."""
 
 from crtgen.compiler.kernels.asm.function import Function
 
@@ -8,7 +8,7 @@ __all__ = ["scale_wide"]
 def scale_wide(
     f: Function, acc: tuple[str, str], multiplier: str, right: int, result: tuple[str, str]
 ) -> None:
-    """Append ``sat16(acc * multiplier / 2**right)``, halves up, of a 64-bit sum.
+    """Append ``sat16(acc * multiplier / 2**right)``, with ties up, for a 64-bit sum.
 
     The result is in the first register of ``result``; the other is spare. The value before saturation must
     fit into 32 bits; ``right`` is 8 or more.

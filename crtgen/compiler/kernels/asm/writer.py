@@ -1,4 +1,4 @@
-"""Base class of assembly functions with many registers and parts."""
+"""Base class for writers of assembly functions with many registers and parts."""
 
 from collections.abc import Hashable
 from functools import lru_cache
@@ -20,8 +20,8 @@ class Writer:
 
     @classmethod
     def routine(cls, *given: Hashable) -> Routine:
-        """Return the function for the arguments of ``__init__``, cached, since several candidates ask for the
-        same one.
+        """Return the function for the arguments of ``__init__``, cached because several candidates request
+        the same one.
         """
         kind: Any = cls
         return _written(kind, given)

@@ -1,4 +1,6 @@
-"""Fully connected layers of one row without the DSP extension: each input is loaded for several outputs."""
+"""Fully connected layers of one row without the DSP extension: each loaded input is used for several
+outputs.
+"""
 
 from dataclasses import dataclass
 
@@ -28,7 +30,7 @@ _ROUND = {"speed": 32, "size": 1}  # products that are written out, about
 
 @dataclass(frozen=True, slots=True)
 class BaseDenseView:
-    """A layer of ``outputs`` outputs in blocks; the last block may overlap the one before."""
+    """A layer of ``outputs`` outputs in blocks; the last block may overlap the previous one."""
 
     block: BaseDense
     outputs: int
@@ -47,7 +49,7 @@ class BaseDenseView:
 
     @property
     def shared_words(self) -> int:
-        """Words of requantisation behind these blocks and behind the overlapping one."""
+        """Words of shared requantisation constants after these blocks, and after the overlapping one."""
         return self.block.constants if self.block.uniform else 0
 
     @property
@@ -71,7 +73,9 @@ class BaseDenseView:
 
 @design(FullyConnected, Conv2d, types=(DType.INT8,), needs="base", weights=(1, 2))
 def dense(op: FullyConnected | Conv2d, sig: Signature, target: Target) -> Kernel | None:
-    """Fully connected layer of one row of inputs; None for several, or without an exact requantisation."""
+    """Fully connected layer of a single input row; None for several rows, or without an exact
+    requantisation.
+    """
     if not is_row(op, sig):
         return None
     params = op.parameters(sig)
@@ -88,7 +92,7 @@ def dense(op: FullyConnected | Conv2d, sig: Signature, target: Target) -> Kernel
 
 
 def row_of_sums(weights: Int8, start: Int64, target: Target) -> Kernel:
-    """Return the kernel of a row of int8 times ``weights[O, K]``: 32-bit sums that begin with
+    """Return the kernel of an int8 row times ``weights[O, K]``, with 32-bit sums that start at
     ``start[O]``.
     """
     none = np.zeros((len(weights), 0), np.uint32)

@@ -15,16 +15,16 @@ _LOW_SUMS = 4
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """An epilogue without requantisation: sums are stored as words."""
+    """Epilogue without requantisation: sums are stored as words."""
 
     narrow: bool
 
 
 @dataclass(frozen=True, slots=True)
 class BaseDense:
-    """A layer of ``depth`` inputs times blocks of ``channels`` outputs; ``unroll`` inputs are written out.
+    """A layer of ``depth`` inputs times blocks of ``channels`` outputs; ``unroll`` inputs are unrolled.
 
-    ``uniform``: all outputs are requantised alike, by constants behind the last block.
+    ``uniform``: all outputs share one requantisation, whose constants follow the last block.
     """
 
     depth: int

@@ -1,4 +1,4 @@
-"""Depthwise convolutions without the DSP extension, from a ring of padded rows."""
+"""Depthwise convolutions without the DSP extension, reading from a ring buffer of padded rows."""
 
 from dataclasses import dataclass
 
@@ -36,8 +36,8 @@ class RingView:
 
 @design(DepthwiseConv2d, types=(DType.INT8,), needs="base", weights=(1, 2))
 def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
-    """Depthwise convolution with one output per channel; None for windows of more than 9 taps, or 32 on an
-    M0+.
+    """Depthwise convolution with one output per channel; None for windows of more than 9 taps (32 on an
+    M0+).
     """
     _, w, b = sig.inputs
     ring = ring_view(op, sig, _INTEGERS, lies=True)

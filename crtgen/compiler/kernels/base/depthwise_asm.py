@@ -1,7 +1,7 @@
-"""The assembly of depthwise convolutions without the DSP extension: two neighbouring outputs at a time.
+"""Assembly of depthwise convolutions without the DSP extension: two adjacent outputs at a time.
 
-An input that both of them see is loaded once. The weights of a channel stay in registers, or are on the stack
-where a core has few.
+An input that both outputs need is loaded once. The weights of a channel stay in registers, or on the stack on
+a core with few registers.
 """
 
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class DepthwiseRow(RingRow):
 def row_of_outputs(k: DepthwiseRow) -> Routine:
     """Write ``row(rows, y, weights, end)``, which computes a row of outputs.
 
-    ``rows`` are the addresses of the rows that its windows read.
+    ``rows`` are the addresses of the input rows of its windows.
     """
     return (_NarrowDepthwise if k.narrow else _WideDepthwise).routine(k)
 

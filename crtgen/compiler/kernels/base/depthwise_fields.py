@@ -1,4 +1,4 @@
-"""Depthwise convolutions on an M3: four products in one multiplication."""
+"""Depthwise convolutions on an M3, with four products in one multiplication."""
 
 from crtgen.compiler.kernels.arithmetic.requant import Rescale
 from crtgen.compiler.kernels.base.epilogue import long_products_of
@@ -14,7 +14,8 @@ __all__ = ["depthwise_fields"]
 
 @design(DepthwiseConv2d, types=(DType.INT8,), needs="base", weights=(1, 2), narrow_weights=True)
 def depthwise_fields(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
-    """Depthwise convolution with windows of three to seven columns whose sums fit into fields of bits.
+    """Depthwise convolution with windows of three to seven columns whose sums fit into bit fields of a
+    product.
 
     None for other layers, on an M0+, or without an exact requantisation.
     """

@@ -1,4 +1,4 @@
-"""The epilogue without the DSP extension: exact forms of requantisation for products of 64 and of 32 bits."""
+"""Epilogues without the DSP extension: exact requantisation with 64-bit or with 32-bit products."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ _MULTIPLIER_BITS = 31
 @dataclass(frozen=True, slots=True)
 class LongProducts:
     """Requantisation for cores with SMULL. ``floor``: high word of the sum plus a constant, shifted;
-    otherwise TFLite's roundings.
+    otherwise TFLite's two roundings.
 
     ``shift`` is None if each channel has its own among the constants. ``low`` and ``high`` are clamps after
-    saturation to int8, if any.
+    saturation to int8, if needed.
     """
 
     floor: bool
@@ -33,7 +33,7 @@ class LongProducts:
 
     @property
     def constants(self) -> int:
-        """Words of a channel: multiplier, constant, its own shift."""
+        """Number of constant words per channel: multiplier, constant, and its own shift."""
         return 2 + (self.shift is None)
 
     def append(self, f: Function, total: str, constants: Sequence[str], spare: Sequence[str]) -> None:
@@ -92,7 +92,9 @@ class LongProducts:
 
 
 def long_products_of(rescale: Rescale) -> tuple[LongProducts, Int64, Words] | None:
-    """Return the form, the addend of start values ``[channel]``, and constants; None if there is none."""
+    """Return the form, the addend of initial values ``[channel]``, and the constants; None if no form is
+    exact.
+    """
     limits = clamp_limits(rescale.act_min, rescale.act_max)
     floor = solve_floor(rescale)
     if floor is not None:
@@ -109,11 +111,11 @@ def long_products_of(rescale: Rescale) -> tuple[LongProducts, Int64, Words] | No
 
 @dataclass(frozen=True, slots=True)
 class Limbs:
-    """TFLite's arithmetic with products of 32 bits, for cores that have no others.
+    """TFLite's arithmetic with 32-bit products, for cores that have no others.
 
-    A multiplier is ``count`` numbers of ``bits`` bits, the lowest ones first; the last one has ``last``. With
-    two, the output is ``(acc * m0 >> bits) + acc * m1 + constant - (acc < 0) * 2**last >> shift``, from
-    ``low`` to ``high``.
+    A multiplier is split into ``count`` limbs of ``bits`` bits, lowest first; the last one has ``last`` bits.
+    With two limbs, the output is ``(acc * m0 >> bits) + acc * m1 + constant - (acc < 0) * 2**last >> shift``,
+    from ``low`` to ``high``.
     """
 
     count: int
@@ -127,11 +129,13 @@ class Limbs:
 
     @property
     def constants(self) -> int:
-        """Words per channel: the constant, then halves: those of the multiplier, the shift."""
+        """Number of words per channel: the constant, then halfwords with the multiplier's limbs and the
+        shift.
+        """
         return 1 + -(-(self.count + 1) // 2)
 
     def append(self, f: Function, total: str, place: tuple[str, int], spare: tuple[str, str]) -> str:
-        """Append an output of ``total``, whose constants are at a register and an offset.
+        """Append an output for ``total``, whose constants are at a register plus an offset.
 
         The result is in the returned register, the first spare one. The limits are in r12 and lr.
         """
@@ -161,7 +165,7 @@ class Limbs:
 
 
 def limbs_of(rescale: Rescale) -> tuple[Limbs, Words] | None:
-    """Return the form and its constants ``[channel, word]``; None if the sums of outputs that vary are too
+    """Return the form and its constants ``[channel, word]``; None if the sums of varying outputs are too
     large.
     """
     form = solve_half_away(rescale)
@@ -184,7 +188,7 @@ Exact: TypeAlias = tuple[Limbs | LongProducts, Int64, Words]
 
 
 def exact_form(rescale: Rescale, start: Int64, narrow: bool) -> Exact | None:
-    """Return a form that rescales exactly, by long products unless ``narrow``, and the sums' start values.
+    """Return an exact requantisation, with long products unless ``narrow``, and the sums' initial values.
 
     None if there is no exact form.
     """

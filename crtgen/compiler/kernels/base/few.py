@@ -1,6 +1,7 @@
-"""A few fully connected outputs in narrow instructions: one offset register serves inputs and weights.
+"""A few fully connected outputs in narrow instructions: one offset register addresses inputs and weights.
 
-LDRSB takes its offset from a register only, so the weights of each output are stored like the inputs.
+LDRSB only takes its offset from a register, so the weights of each output are stored in the order of the
+inputs.
 """
 
 from functools import lru_cache, partial

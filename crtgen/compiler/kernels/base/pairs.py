@@ -1,6 +1,6 @@
-"""Convolutions and fully connected layers without the DSP extension: a multiplication serves two pixels.
+"""Convolutions and fully connected layers without the DSP extension: one multiplication serves two pixels.
 
-The pixels of a tile are packed into words, each with an input of two pixels; windows of several pixels are
+The pixels of a tile are packed into words, each with one input of two pixels; windows of several pixels are
 gathered first. All channels are computed from these words.
 """
 
@@ -32,10 +32,10 @@ _MOST_NARROW = 4  # pairs within reach of its loads
 
 @dataclass(frozen=True, slots=True)
 class BasePairsView:
-    """``pixels`` pixels of ``depth`` inputs, packed by tiles; ``window`` says how a pixel's window is
-    gathered, if it is.
+    """``pixels`` pixels of ``depth`` inputs, packed by tiles; ``window`` describes how a pixel's window is
+    gathered, if necessary.
 
-    With ``odd`` channels, the last two are computed together, one of them twice.
+    With an ``odd`` number of channels, the last pair repeats a channel that was already computed.
     """
 
     group: Wide | Narrow
@@ -64,7 +64,7 @@ class BasePairsView:
 
     @property
     def block_words(self) -> int:
-        """Words of constants of the channels of a block: start values, weights, requantisation."""
+        """Number of constant words for the channels of a block: initial values, weights, requantisation."""
         each = 2 if self.narrow else 1
         return each * (1 + self.group.epilogue.constants) + self.group.weight_bytes // 4
 
@@ -94,14 +94,16 @@ class BasePairsView:
 
     @property
     def lead(self) -> int:
-        """Lead with which outputs may overwrite inputs: a tile is packed before its outputs are written."""
+        """Distance by which outputs must precede the inputs that they overwrite: a tile is packed before its
+        outputs are written.
+        """
         reads = self.window.first_reads() if self.window else np.arange(self.pixels) * self.depth
         return tiles_lead(reads, self.tile, self.outputs, whole=True)
 
 
 @design(Conv2d, FullyConnected, types=(DType.INT8,), needs="base", weights=(1, 2))
 def product(op: Conv2d | FullyConnected, sig: Signature, target: Target) -> Kernel | None:
-    """Layer of two pixels or rows, or more; None for a single one, or without an exact requantisation."""
+    """Layer of two or more pixels or rows; None for a single one, or without an exact requantisation."""
     window = gathered_window(op, sig)
     _, w, b = sig.inputs
     weights, bias = by_output(w), b.array().astype(np.int64)

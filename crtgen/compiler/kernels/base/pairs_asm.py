@@ -1,10 +1,10 @@
-"""The assembly of products of pairs of pixels: two multiplications in one.
+"""Assembly of products of pairs of pixels: two multiplications in one.
 
-A word holds inputs of two pixels, ``x + 65536 * x'``. Times a weight it is ``w * x + 65536 * (w * x')``. The
-sum of two such products, plus 2**15, still has ``w0 * x0 + w1 * x1`` of the first pixel in its lower half,
-and that of the second one in its upper half. So the upper half of each such *mix* is added to the sum of the
-second pixel, and the whole to a total, which in the end is 65536 times the second sum, plus the first one,
-plus 2**15 for each mix.
+A word holds an input of each of two pixels, ``x + 65536 * x'``. Times a weight it is ``w * x + 65536 * (w *
+x')``. The sum of two such products, plus 2**15, still has ``w0 * x0 + w1 * x1`` of the first pixel in its
+lower half, and the same sum of the second pixel in its upper half. So the upper half of each such *mix* is
+added to the second pixel's sum, and the whole mix to a total. In the end, that total is 65536 times the
+second sum, plus the first one, plus 2**15 for each mix.
 """
 
 from collections.abc import Sequence
@@ -25,9 +25,9 @@ _Y, _SECOND, _MIXES = "[sp, #0]", "[sp, #4]", "[sp, #8]"
 
 @dataclass(frozen=True, slots=True)
 class Wide:
-    """One channel of ``pixels`` pixels, two or four, for cores with MLA and SMULL; ``steps`` pairs of inputs.
+    """One channel of two or four ``pixels``, for cores with MLA and SMULL; ``steps`` pairs of inputs.
 
-    ``outputs`` bytes are between two pixels of outputs. ``unroll`` pairs are written out.
+    ``outputs`` is the distance in bytes between the outputs of two pixels. ``unroll`` pairs are unrolled.
     """
 
     pixels: int
@@ -126,8 +126,9 @@ class WidePairs(Writer):
 class Narrow:
     """Two channels of two pixels, for cores with narrow instructions only; ``steps`` pairs of inputs.
 
-    LDRB has an offset and LDRSB has none, so weights are stored as ``w + 128``. The surplus of a mix is
-    removed together with the term that makes its lower half positive: a third word with each pair of inputs.
+    LDRB has an immediate offset and LDRSB has none, so weights are stored as ``w + 128``. The excess in a mix
+    is removed together with the term that makes its lower half positive: a third word with each pair of
+    inputs.
     """
 
     steps: int

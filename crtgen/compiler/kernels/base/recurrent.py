@@ -1,4 +1,4 @@
-"""LSTM and SVDF without the DSP extension: their sums are fully connected layers of one row."""
+"""LSTM and SVDF without the DSP extension: their sums are computed by fully connected layers of one row."""
 
 from dataclasses import replace
 

@@ -1,6 +1,6 @@
-"""Depthwise convolutions whose window is the whole image, without the DSP extension: a channel at a time.
+"""Depthwise convolutions whose window is the whole image, without the DSP extension: one channel at a time.
 
-Nothing is copied: there is one output for each channel, and each input is used once.
+Nothing is copied: each channel has one output, and each input is used once.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ _NEAR = 24  # taps over which a narrow branch with a condition reaches
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """``taps`` pixels of ``channels`` channels; ``unroll`` taps are written out."""
+    """``taps`` pixels of ``channels`` channels; ``unroll`` taps are unrolled."""
 
     taps: int
     channels: int
@@ -46,7 +46,7 @@ class Whole:
 
     @property
     def padding(self) -> int:
-        """Bytes behind the weights of a channel, up to a whole word."""
+        """Bytes of padding after the weights of a channel, up to a word boundary."""
         return -self.taps % 4
 
 

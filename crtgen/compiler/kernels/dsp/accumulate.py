@@ -1,6 +1,4 @@
-"""Kernels of plain sums of products with the DSP extension, taken from the kernels of the layers that contain
-them.
-"""
+"""Plain sums of products with the DSP extension, by the kernels of the layers that contain them."""
 
 from crtgen.compiler.kernels.dsp.conv import conv_kernel
 from crtgen.compiler.kernels.dsp.dense import dense_kernel
@@ -16,7 +14,7 @@ __all__ = ["accumulate"]
 @design(Accumulate, types=(DType.INT8,), needs="dsp", weights=(1, 2), to=DType.INT32)
 def accumulate(op: Accumulate, sig: Signature, target: Target) -> Kernel | None:
     """Convolutions and fully connected layers that return their sums; None for a single output, or for sums
-    of more than 24 bits.
+    that need more than 24 bits.
     """
     if isinstance(op.layer, Conv2d):
         return conv_kernel(op.layer, op.of_weights(sig), sig, target)

@@ -1,13 +1,13 @@
 """Addition, subtraction and multiplication with the DSP extension, four elements at a time.
 
-A sum is two SMLAW and one SSAT per element: ``sat8((x0 * a >> 8) + (x1 * b >> 8) + c >> shift)`` replaces
-TFLite's five roundings if a search finds factors for which all 65,536 pairs of inputs come out right.
+A sum takes two SMLAW and one SSAT per element: ``sat8((x0 * a >> 8) + (x1 * b >> 8) + c >> shift)`` replaces
+TFLite's five roundings if a search finds factors that are exact for all 65,536 pairs of inputs.
 
 A product is one SMLABB of operands with their zero points added by SXTAB16, and a requantisation like that of
 a convolution.
 
-The operands are read in runs in which one advances and the other advances or stays: so a vector is broadcast
-over pixels, and a number over channels.
+The operands are read in runs in which one advances and the other advances or is constant: so a vector can be
+broadcast over pixels, and a single value over channels.
 """
 
 from dataclasses import dataclass
@@ -36,8 +36,8 @@ _LANES = 4
 
 @dataclass(frozen=True, slots=True)
 class PairRuns:
-    """Runs of ``length`` elements within ``loops``: ``first`` advances during a run, ``second`` may stay at
-    one element.
+    """Runs of ``length`` elements within ``loops``: ``first`` advances during a run, ``second`` may be a
+    single element.
 
     ``first`` and ``second`` are C expressions for the addresses at which a run begins; ``parameters`` are the
     function's. ``swapped``: ``first`` is the operator's second operand.
@@ -71,9 +71,9 @@ class PairRuns:
 
 @dataclass(frozen=True, slots=True)
 class DspPairsView:
-    """``pair`` are factors of a sum, or zero points twice of a product.
+    """``pair`` are the factors of a sum, or twice the zero points of a product.
 
-    ``start`` is what sums begin with, ``requant`` the multiplier and the constant of a product; all are
+    ``start`` is the initial value of sums, ``requant`` the multiplier and the constant of a product; all are
     unsigned words.
     """
 
@@ -144,7 +144,7 @@ def run_of_pairs(k: DspPairsView) -> Routine:
 
 
 class _BinarySum:
-    """A sum. Inputs are kept 256 times too large, in the upper bytes of halfwords."""
+    """A sum. Inputs are kept in the upper bytes of halfwords, which multiplies them by 256."""
 
     def __init__(self, f: Function, k: DspPairsView) -> None:
         self.f, self.k = f, k

@@ -1,4 +1,4 @@
-"""Clamps of int8 with the DSP extension, four elements in a word: SSUB8 compares, SEL takes."""
+"""Clamps of int8 with the DSP extension, four elements in a word: SSUB8 compares, SEL selects."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,7 +18,7 @@ _BLOCK = 16  # elements at a time
 
 @dataclass(frozen=True, slots=True)
 class ClampView:
-    """Limits of ``elements`` elements: ``low`` and ``high``, each None if int8 has the same limit."""
+    """Limits of ``elements`` elements: ``low`` and ``high``, each None if it equals the limit of int8."""
 
     elements: int
     low: int | None

@@ -1,4 +1,4 @@
-"""Convolutions with the DSP extension: windows packed three at a time, then the matrix micro-kernel."""
+"""Convolutions with the DSP extension: windows are packed three at a time for the matrix micro-kernel."""
 
 from dataclasses import dataclass
 
@@ -34,7 +34,7 @@ _SHORTER = (Unrolling(18, 18), Unrolling(8, 8))
 
 @dataclass(frozen=True, slots=True)
 class DspConvView:
-    """A convolution: groups of three pixels, then the remaining ones. Outputs have ``size`` bytes."""
+    """A convolution in groups of three pixels, then the remaining ones. Outputs have ``size`` bytes."""
 
     size: int
     channels: int
@@ -60,7 +60,7 @@ class DspConvView:
 
     @property
     def routines(self) -> tuple[Routine, ...]:
-        """Routines: for each size of a pixel group the micro-kernel and the packing, then the row copy."""
+        """Routines: for each size of a pixel group the micro-kernel and the packing; then the row copy."""
         pairs = ((Tile.routine(m), PackingWriter.routine(self.packing, m.pixels)) for m in self.micros)
         return (*(routine for pair in pairs for routine in pair), *((copy(),) if self.walk.rows else ()))
 
@@ -80,7 +80,7 @@ def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
 
 @design(Conv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2), narrow_weights=True)
 def with_near_weights(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
-    """Convolution with weights that are copied to RAM first; None if flash never waits."""
+    """Convolution whose weights are copied to RAM first; None if flash reads never wait."""
     if target.constants is None or target.optimize == "size":
         return None
     return conv_kernel(op, op.parameters(sig), sig, target, in_ram=True)
@@ -114,9 +114,10 @@ def matrix_kernel(
     int4: bool,
     in_ram: bool = False,
 ) -> Kernel | None:
-    """The kernel for ``weights[O, inputs of a window]``, of four bits with ``int4``.
+    """Return the kernel for ``weights[O, inputs of a window]``, of four bits with ``int4``.
 
-    ``in_ram``: they are copied to RAM before.
+    ``in_ram``: the weights were copied to RAM before. None if inexact, and if some window only reads padding;
+    when optimising for size, also for a single output channel.
 
     None if inexact, and where nothing but padding is read; for size, also for one output channel.
     """

@@ -1,6 +1,7 @@
-"""Copying rows in scratch, word by word: neither pointer has to be aligned.
+"""Copies rows in scratch, word by word, without any alignment.
 
-This is the shortest writer of assembly, so it is explained line by line. Longer ones are classes: ``Writer``.
+This is the shortest writer of assembly, so it is explained line by line. Longer ones are classes derived from
+``Writer``.
 """
 
 from functools import cache
@@ -14,7 +15,7 @@ _AT_ONCE = 4  # words
 
 @cache  # equal calls return the same routine, and equal routines are one function of the firmware
 def copy() -> Routine:
-    """Write ``copy(to, from, bytes)``, forwards: ``to`` may overlap ``from`` if it is lower."""
+    """Write ``copy(to, from, bytes)``, which copies forwards: ``to`` may overlap ``from`` if it is lower."""
     # The parameters are C and arrive in r0, r1, r2. The purpose becomes the comment above the code.
     f = Function("copy", "void *to", "const void *from", "uint32_t bytes", purpose="Copies bytes, forwards.")
     to, source, left = f.arguments

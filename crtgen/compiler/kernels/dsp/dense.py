@@ -1,7 +1,7 @@
-"""Fully connected layers with the DSP extension: four outputs at a time for one row of inputs.
+"""Fully connected layers with the DSP extension: four outputs at a time for a single input row.
 
 The weights are those of the matrix micro-kernel, two words per step: channels 0 and 1, channels 2 and 3.
-Several rows, or less than four outputs, are a pointwise convolution.
+Several rows, or fewer than four outputs, are computed as a pointwise convolution.
 """
 
 from dataclasses import dataclass
@@ -36,7 +36,9 @@ _OFFSETS = 1 << 17  # offsets of requantisation are below
 
 @dataclass(frozen=True, slots=True)
 class DspDenseView:
-    """``whole`` groups of four outputs of a row; if ``rest``, one more that ends at the last output."""
+    """``whole`` groups of four outputs of a row; with ``rest``, another group that ends at the last
+    output.
+    """
 
     outputs: int
     whole: int
@@ -62,17 +64,18 @@ class DspDenseView:
     FullyConnected, Conv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2), narrow_weights=True
 )
 def dense(op: FullyConnected | Conv2d, sig: Signature, target: Target) -> Kernel | None:
-    """Compute four outputs at a time for a single row, else use the matrix design; None if inexact or for one
-    output.
+    """Compute four outputs at a time for a single row, otherwise use the matrix design; None if inexact or
+    for one output.
 
-    A convolution counts as dense if its only window is the whole image; other convolutions give None.
+    A convolution counts as fully connected if its only window is the whole image; for other convolutions,
+    None.
     """
     fits = isinstance(op, FullyConnected) or is_row(op, sig)
     return dense_kernel(op.parameters(sig), sig, target) if fits else None
 
 
 def dense_kernel(params: ConvParams, sig: Signature, target: Target) -> Kernel | None:
-    """Return the kernel of a fully connected layer that treats its sums as ``params`` say; None as for
+    """Return the kernel of a fully connected layer with the requantisation of ``params``; None as for
     ``dense``.
     """
     x, w, b = sig.inputs
@@ -91,7 +94,7 @@ def dense_kernel(params: ConvParams, sig: Signature, target: Target) -> Kernel |
 def row_of_sums(
     weights: Int8, start: Int64, rescale: Rescale, size: int, target: Target, int4: bool = False
 ) -> Kernel | None:
-    """Return the kernel of one row of inputs, ``size`` bytes each, times ``weights[O, K]``; sums begin with
+    """Return the kernel of a row of inputs, ``size`` bytes each, times ``weights[O, K]``; sums start at
     ``start``.
 
     ``int4``: weights have four bits. None if inexact, or for fewer than four outputs.

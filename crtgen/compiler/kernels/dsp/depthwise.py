@@ -1,9 +1,9 @@
 """Depthwise 3x3 convolutions with the DSP extension, on columns of int16.
 
-Four channels at a time, a strip of rows of int8 or int16 is turned into vertical pairs: word j of column x
-holds rows 2j and 2j + 1 below the top of the strip's first window. A window of three rows is then one and a
-half words: with a vertical stride of 1, words i and i + 1 serve the outputs of rows 2i and 2i + 1; with a
-stride of 2, those of row i.
+For four channels at a time, a strip of int8 or int16 rows is rearranged into vertical pairs: word j of column
+x holds rows 2j and 2j + 1, counted from the top of the strip's first window. A window of three rows is then
+one and a half words: with a vertical stride of 1, words i and i + 1 serve the outputs of rows 2i and 2i + 1;
+with a stride of 2, those of row i.
 """
 
 from dataclasses import dataclass
@@ -46,8 +46,8 @@ _REPEATED = {"speed": (1, 3, 2), "size": (1,)}  # rounds written out, the last t
 class DspDepthwiseView:
     """Dimensions of a depthwise layer: ``pairs`` words per column, ``columns`` columns per channel.
 
-    Inputs and outputs have ``size`` bytes. Of the ``seen`` columns, ``widened`` are written out as code that
-    widens them. ``int4``: weights have four bits.
+    Inputs and outputs have ``size`` bytes. Of the ``seen`` columns, ``widened`` are handled in one unrolled
+    block of the widening code. ``int4``: weights have four bits.
     """
 
     images: int
@@ -118,7 +118,7 @@ class DspDepthwiseView:
 
     @property
     def groups(self) -> int:
-        """Groups of four channels; the last one may overlap the one before."""
+        """Groups of four channels; the last one may overlap the previous one."""
         return -(-self.channels // _CHANNELS)
 
     @property
@@ -200,7 +200,8 @@ def _pack(columns: Int64, constants: Words) -> tuple[Words, Words]:
 
 
 def _pack_nibbles(columns: Int64, constants: Words) -> tuple[Words, Words]:
-    """Return ``[channel, 2]`` words of 4-bit weights, and ``constants`` less what these words encode of them.
+    """Return ``[channel, 2]`` words of 4-bit weights, and ``constants`` minus the parts of these words that
+    encode them.
 
     Bytes 0 to 2 of the first word hold the first column in their high halves, and the second column. The
     third column is in byte 0 of the second word, and in byte 3 of the first. The other bytes hold the second

@@ -1,6 +1,7 @@
-"""Depthwise convolutions of any window with the DSP extension: one pixel, four channels at a time.
+"""Depthwise convolutions with any window, with the DSP extension: one pixel, four channels at a time.
 
-With a depth multiplier, inputs are repeated on their way into the rows in scratch: each output has its own.
+With a depth multiplier, inputs are repeated when they are copied into the rows in scratch, so that each
+output has its own.
 """
 
 from dataclasses import replace
@@ -37,7 +38,7 @@ _GAIN = 1 << GAIN_BITS
 
 @design(DepthwiseConv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2), narrow_weights=True)
 def depthwise_any(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
-    """Depthwise convolution with any window that sees the image, and four outputs or more.
+    """Depthwise convolution with any window that contains a part of the image, and at least four outputs.
 
     None for other layers, or without an exact requantisation.
     """

@@ -1,10 +1,11 @@
-"""The assembly of depthwise convolutions of any window: one pixel, four channels at a time.
+"""Assembly of depthwise convolutions with any window: one pixel, four channels at a time.
 
-A word of int8 is four channels; SXTB16 makes channels 0 and 2 of it, rotated 1 and 3. Two taps go together:
-PKHBT and PKHTB bring the same channels of both into a word, so that SXTB16 makes two inputs of one channel,
-for SMLAD. A tap that is left has weights in the order of its inputs, and SMLABB and SMLATT multiply each half
-by its own; so have those of int16, of which two words are four channels. Weights of four bits are in fours of
-two taps: shifted, each is the highest of a half once, and a mask leaves ``4096 * w``.
+An int8 word is four channels; SXTB16 widens channels 0 and 2 of it, and of the rotated word channels 1 and 3.
+Two taps are processed together: PKHBT and PKHTB bring the same channels of both into a word, so that SXTB16
+gives two inputs of one channel, for SMLAD. A remaining single tap has weights in the order of its inputs, and
+SMLABB and SMLATT multiply each half by its own weight; the same is done for int16, where two words are four
+channels. 4-bit weights are stored in groups of four, for two taps: shifted, each is once at the top of a
+halfword, and a mask leaves ``4096 * w``.
 """
 
 from collections.abc import Sequence
@@ -35,12 +36,12 @@ class Expansion:
 
 @dataclass(frozen=True, slots=True)
 class WindowedView:
-    """A depthwise layer that reads a window in ``rows`` rounds, ``row_step`` bytes apart.
+    """A depthwise layer that reads a window in ``rows`` iterations, ``row_step`` bytes apart.
 
-    ``taps`` are the offsets of the inputs of a round, which may be several rows of the window; ``last`` are
-    those of the rows that are left. Channels are in ``whole`` groups of four and, if
-    ``rest``, one more group that ends at the last channel. Rows go through ``expansion`` unless they are
-    copied unchanged. Inputs and outputs have ``size`` bytes. ``int4``: weights have four bits.
+    ``taps`` are the offsets of the inputs of an iteration, which may cover several rows of the window;
+    ``last`` are those of the remaining rows. Channels are in ``whole`` groups of four and, with ``rest``,
+    another group that ends at the last channel. Rows go through ``expansion`` unless they are copied
+    unchanged. Inputs and outputs have ``size`` bytes. ``int4``: weights have four bits.
     """
 
     channels: int
@@ -99,7 +100,7 @@ def one_pixel(k: WindowedView) -> Routine:
 
 
 class _Taps(Writer):
-    """One tap after another: inputs of four channels, each multiplied by the weight of its channel."""
+    """One tap at a time: inputs of four channels, each multiplied by the weight of its channel."""
 
     purpose = "A pixel, so many groups of four channels."
     keep: tuple[int, ...] = (0, 3)

@@ -34,7 +34,7 @@ _LOCAL = 5
 class PackedColumns:
     """``seen`` columns of four channels, ``step`` bytes apart, become words, ``pairs`` words apart.
 
-    ``apart`` words are between two channels. An input has ``size`` bytes.
+    Two channels are ``apart`` words apart. An input has ``size`` bytes.
     """
 
     seen: int
@@ -77,8 +77,8 @@ def _load(f: Function, k: PackedColumns, words: Sequence[str], rows: Sequence[st
 
 @lru_cache(maxsize=256)
 def widen_padding(k: PackedColumns) -> Routine:
-    """Write ``widen(to, a, b, steps)``, which is ``widen`` for rows that may be padding: each half of
-    ``steps`` is the distance between columns of one row, in bytes.
+    """Write ``widen(to, a, b, steps)``: ``widen`` for rows that may be padding; each half of ``steps`` is the
+    distance in bytes between columns of one row.
     """
     f = Function(
         "widen_padding",
@@ -141,11 +141,11 @@ def _short_columns(f: Function, places: Sequence[str], words: Sequence[str]) -> 
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """One channel of a strip: its rows of outputs, two at a time with a vertical stride of 1, otherwise one.
+    """One channel of a strip: its output rows, two at a time with a vertical stride of 1, otherwise one.
 
-    ``single``: one more row is left over. ``compact``: the weights' words also hold a constant of the
-    requantisation. Output rows are ``out_row_bytes`` apart. ``int4``: weights have four bits, and sums are
-    16 times too large.
+    ``single``: one more row remains. ``compact``: the weights' words also contain a constant of the
+    requantisation. Output rows are ``out_row_bytes`` apart. ``int4``: weights have four bits, and sums are 16
+    times too large.
     """
 
     stride: int

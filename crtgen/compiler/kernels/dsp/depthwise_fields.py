@@ -1,4 +1,4 @@
-"""Depthwise convolutions of larger windows with the DSP extension: four products in one multiplication."""
+"""Depthwise convolutions with larger windows, with the DSP extension: four products in one multiplication."""
 
 import numpy as np
 
@@ -16,7 +16,8 @@ __all__ = ["depthwise_fields"]
 
 @design(DepthwiseConv2d, types=(DType.INT8,), needs="dsp", weights=(1, 2), narrow_weights=True)
 def depthwise_fields(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
-    """Depthwise convolution with windows of three to seven columns whose sums fit into fields of bits.
+    """Depthwise convolution with windows of three to seven columns whose sums fit into bit fields of a
+    product.
 
     None for other layers, or without an exact requantisation.
     """

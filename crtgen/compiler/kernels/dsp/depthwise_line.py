@@ -1,6 +1,6 @@
 """Depthwise convolutions along one axis with the DSP extension: windows of one row or one column.
 
-Four channels at a time, a line of int8 or int16 is turned into words of two neighbours, which SMLAD
+For four channels at a time, a line of int8 or int16 is rearranged into words of two neighbours, which SMLAD
 multiplies by two taps.
 """
 
@@ -30,7 +30,7 @@ _AT_ONCE = (4, 2, 1)  # words of a channel that are made in a round
 
 @dataclass(frozen=True, slots=True)
 class LineView:
-    """A ``window`` over an image that is one column wide; ``seen`` inputs of it are read.
+    """A ``window`` over an image that is one column wide; ``seen`` of its inputs are read.
 
     A channel's inputs begin with ``lead`` words of padding.
     """
@@ -51,7 +51,7 @@ class LineView:
 
     @property
     def groups(self) -> int:
-        """Groups of four channels; the last one may overlap its predecessor."""
+        """Groups of four channels; the last one may overlap the previous one."""
         return -(-self.window.channels // _CHANNELS)
 
     @property
@@ -80,12 +80,12 @@ class LineView:
 
     @property
     def fill_bytes(self) -> int:
-        """The zero point in all bytes of a word, or in both halves of it."""
+        """The zero point in every byte of a word, or in both of its halves."""
         return self.fill if self.size > 1 else (self.zero_point & 0xFF) * 0x1010101
 
     @property
     def routines(self) -> tuple[Routine, ...]:
-        """Routines: all outputs of four channels, and widening of their inputs: of whole words, and of one
+        """Routines: all outputs of four channels, and widening of their inputs, for whole words and for one
         that is half padding.
         """
         at_once = next(n for n in _AT_ONCE if self.seen // 2 % n == 0)

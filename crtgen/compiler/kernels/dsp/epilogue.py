@@ -1,4 +1,4 @@
-"""The epilogue with the DSP extension: from accumulators to outputs, by one of a few forms, with clamps."""
+"""The epilogue with the DSP extension: from accumulators to outputs, in one of a few forms, with clamps."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,11 +39,10 @@ _SINGLE = 7  # instructions of the form
 class DspEpilogue:
     """The epilogue, for accumulators with one or several gains.
 
-    ``form`` is ``floor``, ``half_away``, ``single``, ``rounded`` or ``sum``, which is the accumulator;
-    ``shifts`` has one shift per gain (to the
-    left for ``rounded``, none for ``single``), or is empty where each channel has its own among the
-    constants. ``low`` and ``high`` are clamps to apply after saturation to ``bits``, if any; what is
-    ``unsigned`` saturates at 0.
+    ``form`` is ``floor``, ``half_away``, ``single``, ``rounded`` or ``sum``, which is the accumulator itself;
+    ``shifts`` has one shift per gain (to the left for ``rounded``, none for ``single``), or is empty if each
+    channel has its own among the constants. ``low`` and ``high`` are clamps to apply after saturation to
+    ``bits``, if needed; ``unsigned`` saturation has 0 as its lower limit.
     """
 
     form: str
@@ -55,7 +54,7 @@ class DspEpilogue:
 
     @classmethod
     def of(cls, form: str, shifts: tuple[int, ...], rescale: Rescale) -> "DspEpilogue":
-        """Return the epilogue with those clamps that saturation does not cover."""
+        """Return the epilogue with the clamps that saturation does not already enforce."""
         scheme = rescale.scheme
         low, high = clamp_limits(rescale.act_min, rescale.act_max, scheme)
         if scheme is INT16 and low == 0:
@@ -73,7 +72,7 @@ class DspEpilogue:
 
     @property
     def constants(self) -> int:
-        """Words of constants per channel: multiplier, constant, and the shift where each has its own."""
+        """Number of constant words per channel: multiplier, constant, and the shift if each has its own."""
         if self.form in ("rounded", "sum"):
             return int(self.form == "rounded")
         return 2 if self.shifts else 3
@@ -102,7 +101,7 @@ class DspEpilogue:
         gain: int = 0,
         lane: int = 0,
     ) -> None:
-        """Append outputs of a channel, of sums times ``2**gain``; ``constants`` are its words."""
+        """Append outputs of a channel from sums times ``2**gain``; ``constants`` are its words."""
         multiplier, constant = constants[:2]
         if self.floor:
             for total in totals:
@@ -115,10 +114,11 @@ class DspEpilogue:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lanes:
-    """One requantisation for every lane of a kernel. A lane is a gain together with the channels that have
-    it.
+    """A single form of requantisation for every lane of a kernel. A lane is a gain together with the channels
+    that have it.
 
-    ``offsets[lane]`` is added to the start value of the channels, ``constants[lane]`` is words[channel, n].
+    ``offsets[lane]`` is added to the initial values of its channels, ``constants[lane]`` is words[channel,
+    n].
     """
 
     epilogue: DspEpilogue
@@ -127,8 +127,8 @@ class Lanes:
 
 
 def epilogue_lanes(rescale: Rescale, lanes: Sequence[tuple[int, Int64]], each: bool = False) -> Lanes | None:
-    """Return the cheapest form that serves all lanes, each a pair of gain and channel numbers; None if there
-    is none.
+    """Return the cheapest form that works for all lanes, each a pair of gain and channel indices; None if
+    there is none.
 
     ``each``: the form may keep a shift per channel, even if all are equal.
     """
@@ -199,7 +199,9 @@ def rounded_lanes(rescale: Rescale, lanes: int) -> Lanes | None:
 
 
 def clamp(f: Function, epilogue: DspEpilogue, registers: Sequence[str], spare: Sequence[str] = ()) -> None:
-    """Append those clamps that saturation does not cover; limits of int16 are loaded into spare registers."""
+    """Append the clamps that saturation does not already enforce; limits of int16 are loaded into spare
+    registers.
+    """
     left = list(spare) if epilogue.bits > 8 else []
     for limit, condition in ((epilogue.low, "lt"), (epilogue.high, "gt")):
         if limit is None:
@@ -242,7 +244,7 @@ def requantise(
     shift: int | str,
     gain: int = 0,
 ) -> None:
-    """Append outputs of the form ``half_away`` or ``single``, from accumulators times ``2**gain``, without
+    """Append outputs in the form ``half_away`` or ``single``, from accumulators times ``2**gain``, without
     clamps.
 
     All share ``constants``: multiplier and constant, or factor and zero point; ``shift`` may be a register.

@@ -16,7 +16,7 @@ __all__ = ["ExtremeView", "extreme"]
 class ExtremeView:
     """Elements as ``words`` of four and ``rest`` single ones; ``select`` is the function for words.
 
-    ``single`` is the number of the operand that is a single element, if there is one.
+    ``single`` is the index of the operand that is a single element, if there is one.
     """
 
     names: tuple[str, str]

@@ -56,9 +56,7 @@ def _sums(written: int, outputs: int, depth: int) -> tuple[Routine, Runs]:
 
 
 class _DspFewWriter:
-    """Writer of sums: four inputs are two words, those at even places and those at odd places, and so are
-    weights.
-    """
+    """Writer of sums: four inputs become two words, with the even and the odd ones, and so do weights."""
 
     def __init__(self, f: Function, outputs: int) -> None:
         self.f = f

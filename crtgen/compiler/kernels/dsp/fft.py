@@ -1,7 +1,7 @@
-"""Transforms of int16 with the DSP extension: a complex number is a word, its real part in the low half.
+"""Transforms of int16 with the DSP extension: a complex value is a word, with its real part in the low half.
 
-SMLSD and SMLADX are the two parts of a product, SADD16 and SSUB16 sums of both parts, SSAX and SASX those
-with a number that is turned by a quarter. A stage whose transforms are of one number turns nothing.
+SMLSD and SMLADX compute the two parts of a product, SADD16 and SSUB16 sums of both parts, SSAX and SASX sums
+with a value that is rotated by a quarter turn. A stage whose transforms have one element rotates nothing.
 """
 
 from dataclasses import replace

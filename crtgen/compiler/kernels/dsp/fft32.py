@@ -1,7 +1,7 @@
-"""Transforms of int32 by products of 64 bits: SMULL and SMLAL are a part of a complex product.
+"""Transforms of int32 with 64-bit products: SMULL and SMLAL compute one part of a complex product.
 
-A share of a number, ``(x (2^31 - 1) / 4 + 2^30) >> 31``, is ``(x + 2 + (-x >> 29)) >> 2``, where what QSUB
-saturates comes to the same.
+A quarter of a value, ``(x (2^31 - 1) / 4 + 2^30) >> 31``, is computed as ``(x + 2 + (-x >> 29)) >> 2``, for
+which saturation by QSUB makes no difference.
 """
 
 from functools import cache

@@ -1,7 +1,7 @@
 """Storage of weights for pairs of channels, and the SMLAD code that multiplies them: one class per form.
 
 A word of weights serves two channels A and B and two inputs of a pixel, which are the halves of a word.
-Storage and multiplication are side by side here; the rest of a kernel is the same for every form.
+Storage and multiplication are defined together here; the rest of a kernel is the same for every form.
 """
 
 from collections.abc import Sequence
@@ -27,10 +27,10 @@ class Products(Protocol):
     bias: str
 
     def load(self) -> None:
-        """Two inputs of each pixel."""
+        """Load two inputs of each pixel."""
 
     def products(self, sums: Sequence[str], weights: str, first: bool = False) -> None:
-        """Multiply these inputs by two weights; with ``first``, sums begin with the product of the last
+        """Multiply these inputs by two weights; with ``first``, sums start with the product of the last
         pixel.
         """
 
@@ -39,7 +39,7 @@ class Form:
     """A form of weights.
 
     The sums of A are ``2**gain * a + b``, or those of a alone if the gain is 0. Weights take ``taps``
-    registers. ``spills``: no register is left for the end of the columns, nor for the output.
+    registers. ``spills``: no register is left for the end of the columns and for the output.
     """
 
     gain: ClassVar[int]
@@ -66,14 +66,14 @@ class Form:
         raise NotImplementedError
 
     def words(self, a: Int8, b: Int8, packing: Packing, steps: int) -> Words:
-        """``[pair, words]`` from the weights ``[pair, inputs of a window]`` of each channel."""
+        """Return ``[pair, words]`` from the weights ``[pair, inputs of a window]`` of each channel."""
         raise NotImplementedError
 
     def holds(self, a: Int8, b: Int8) -> bool:
         return True
 
     def starts(self, a: Int64, b: Int64) -> Words:
-        """Return ``[pair, 2]``: the initial sums, from the start values of both channels."""
+        """Return the initial sums ``[pair, 2]``, from the initial values of both channels."""
         return np.stack([words((a << self.gain) + b if self.gain else a), words(b)], axis=1)
 
     @property
@@ -83,7 +83,9 @@ class Form:
 
 
 class _Halfwords(Form):
-    """Halfwords of ``256 * a + b``: one SMLAD for both channels, and one for b alone, which SXTB16 leaves."""
+    """Halfwords of ``256 * a + b``: one SMLAD for both channels, and one for b alone, which SXTB16
+    extracts.
+    """
 
     gain = 8
     spills = False
@@ -109,8 +111,8 @@ class _Halfwords(Form):
 class _Bytes(Form):
     """Bytes a0, b0, a1, b1 of two inputs, widened by SXTB16; each channel has its own 32-bit sums.
 
-    It serves int16 inputs, and int8 inputs whose sums need more than 24 bits or whose weights of -128 do not
-    go together. For a single channel only A is computed.
+    Used for int16 inputs, and for int8 inputs whose sums need more than 24 bits or whose weights of -128
+    cannot be combined. For a single channel only A is computed.
     """
 
     gain = 0
@@ -133,10 +135,10 @@ class _Bytes(Form):
 
 
 class _Nibbles(Form):
-    """Weights of four bits: bytes of ``16 * a + b + 8``, a word of them for two steps.
+    """4-bit weights: bytes of ``16 * a + b + 8``, in words of four for two steps.
 
-    As a signed byte, less 8, a byte is ``16 * a + b``; its low half, less 8, is b. SXTAB16 and UXTAB16
-    subtract as they widen, bytes 0 and 2 for the first step, 1 and 3 for the second.
+    As a signed byte, minus 8, it is ``16 * a + b``; its low half, minus 8, is b. SXTAB16 and UXTAB16 subtract
+    while they widen bytes 0 and 2 for the first step, 1 and 3 for the second.
     """
 
     gain = 4
@@ -173,7 +175,7 @@ HALFWORDS, BYTES, NIBBLES = _Halfwords(), _Bytes(), _Nibbles()
 
 
 def fits(a: Int8, b: Int8) -> bool:
-    """Return whether halfwords hold ``256 * a + b``: not if a weight is -128 and its neighbour is
+    """Return True if halfwords can hold ``256 * a + b``: not if a weight is -128 and its neighbour is
     negative.
     """
     return not ((a == -128) & (b < 0)).any()

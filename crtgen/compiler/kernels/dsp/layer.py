@@ -1,4 +1,4 @@
-"""A convolution for the matrix micro-kernel: its windows, packing and weights."""
+"""Prepares a convolution for the matrix micro-kernel: its windows, packing and weights."""
 
 from dataclasses import dataclass
 

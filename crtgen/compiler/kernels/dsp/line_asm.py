@@ -1,11 +1,11 @@
-"""The assembly of depthwise convolutions along one axis: outputs of a channel from words of two neighbours.
+"""Assembly of depthwise convolutions along one axis: outputs of a channel from words of two neighbours.
 
-A word of inputs holds neighbours 2j and 2j + 1. For an output whose window begins at an even input the taps
-go in pairs 0 1, 2 3, ..., for one that begins at an odd input 0 is alone, then come 1 2, 3 4, .... The latter
-are crosswise, which is how SMLADX multiplies: so they are made of the former by one PKHBT.
+A word of inputs holds neighbours 2j and 2j + 1. For an output whose window begins at an even input, the taps
+are paired as 0 1, 2 3, ...; if it begins at an odd input, 0 is single, followed by 1 2, 3 4, .... The latter
+pairs are multiplied crosswise by SMLADX, so they can be made from the former by one PKHBT each.
 
-Where registers suffice, weights stay in them, each word of inputs is loaded once, and outputs are computed
-one by one. Else a round is four outputs, and weights are loaded for each.
+If registers suffice, weights stay in them, each word of inputs is loaded once, and outputs are computed one
+by one. Otherwise an iteration computes four outputs, and weights are loaded for each iteration.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ _COUNT, _START = "[sp, #0]", "[sp, #4]"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Word:
-    """A word of two taps: 2m and the next one or, if ``odd``, 2m and the one before."""
+    """A word of two taps: 2m and the next one or, if ``odd``, 2m and the previous one."""
 
     m: int
     odd: bool
@@ -66,7 +66,7 @@ class LineOutputs:
 
     @property
     def live(self) -> int:
-        """Words of inputs that an output needs, or two neighbours of which the second is odd."""
+        """Number of input words that an output needs, or two adjacent outputs of which the second is odd."""
         return -(-(self.taps + (1 if self.stride == 1 else self.first)) // 2)
 
     @property
@@ -80,7 +80,9 @@ class LineOutputs:
 
     @property
     def free(self) -> int:
-        """Registers left beside weights, pointers, count, start, requantisation, inputs and a sum."""
+        """Number of registers left beside weights, pointers, count, start, requantisation, inputs and a
+        sum.
+        """
         taken = 3 + len(self.words) + 1 + self.epilogue.constants + self.spare + self.live + 1
         return _REGISTERS - taken
 
@@ -91,7 +93,7 @@ class LineOutputs:
 
     @property
     def round(self) -> int:
-        """Outputs of a round: a whole number of words, of turns of the registers that hold them."""
+        """Number of outputs per iteration, after which the same registers hold the inputs again."""
         if not self.resident:
             return _ROUND
         return self.live * 2 // self.stride
@@ -124,7 +126,9 @@ class LineOutputs:
 
 
 def one_line(k: LineOutputs) -> Routine:
-    """Write ``channels(columns, y, weights, end)``: channel by channel while weights are left."""
+    """Write ``channels(columns, y, weights, end)``, which processes channels until ``weights`` reaches
+    ``end``.
+    """
     return (_Resident if k.resident else _Streamed).routine(k)
 
 
@@ -153,7 +157,7 @@ class _LineWriter(Writer):
 
 
 class _Resident(_LineWriter):
-    """Weights stay in registers, and a word of inputs is loaded once."""
+    """Weights stay in registers, and each word of inputs is loaded once."""
 
     def write(self) -> None:
         f, k = self.f, self.k
@@ -282,7 +286,7 @@ class _Streamed(_LineWriter):
 
 
 class _Inputs:
-    """Words of inputs in registers, those that were loaded last; the first load moves the pointer."""
+    """The most recently loaded words of inputs in registers; the first load advances the pointer."""
 
     def __init__(self, f: Function, x: str, registers: Sequence[str], moved: int) -> None:
         self.f, self.x, self.moved = f, x, moved

@@ -1,8 +1,8 @@
 """Products of two computed matrices with the DSP extension: two rows at a time.
 
-Both operands are copied to scratch as 16-bit integers less their zero points, padded with zeros to whole
-words: two rows of the first operand, and all columns of the second. Of int8, two columns are computed at a
-time; of int16, whose sums have 64 bits, one.
+Both operands are copied to scratch as 16-bit integers minus their zero points, padded with zeros to whole
+words: two rows of the first operand, and all columns of the second. For int8, two columns are computed at a
+time; for int16, whose sums have 64 bits, one.
 """
 
 from collections.abc import Sequence
@@ -34,10 +34,11 @@ _DEEPEST = 1 << 15  # terms whose sum 32 bits hold
 
 @dataclass(frozen=True, slots=True)
 class DspProductView:
-    """In each of ``loops`` the product of two matrices of the C type ``type``, which begin at ``starts``, C.
+    """For each of ``loops``, the product of two matrices of the C type ``type``, which begin at the C
+    expressions ``starts``.
 
-    ``steps`` are elements from row to row of the first, and from column to column of the second. In scratch,
-    ``length`` halfwords are a row or a column; ``wide``: the routine computes all columns.
+    ``steps`` are the elements from row to row of the first matrix, and from column to column of the second.
+    In scratch, a row or a column has ``length`` halfwords; ``wide``: the routine computes all columns.
     """
 
     type: str

@@ -1,4 +1,4 @@
-"""The weights of matrix products for the micro-kernel, and how far its loops are unrolled."""
+"""The weights of matrix products for the micro-kernel, and the unrolling of its loops."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,8 +25,8 @@ class WeightStream:
     """The packed weights of a layer.
 
     There are ``pairs`` pairs of channels, of ``pair_words`` words each; ``pack`` makes the words of some
-    pairs. With an odd number of channels the last pair repeats a channel: ``even`` pairs step by two
-    channels, and one more, if ``odd``, ends at the last channel. ``swapped``: see ``Micro``. ``alone``: the
+    pairs. With an odd number of channels the last pair repeats a channel: ``even`` pairs advance by two
+    channels, and a last one, if ``odd``, ends at the last channel. ``swapped``: see ``Micro``. ``alone``: the
     only pair is the same channel twice. ``end_words`` of a pair hold the requantisation.
     """
 
@@ -65,13 +65,13 @@ class WeightStream:
 
     @property
     def odd_words(self) -> int:
-        """Words of the last pair if it repeats a channel, else 0."""
+        """Words of the last pair if it repeats a channel, otherwise 0."""
         return self.pair_words if self.odd else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Unrolling:
-    """Unrolling of steps: all of up to ``whole``, otherwise at most ``looped`` per round.
+    """Unrolling of steps: all if there are at most ``whole``, otherwise at most ``looped`` per iteration.
 
     For an incomplete group of pixels the limit is ``last``.
     """
@@ -81,7 +81,9 @@ class Unrolling:
     last: int = 8
 
     def padded(self, steps: int, each: int) -> int:
-        """``steps``, or a few more that allow an unrolling ``each`` at a time; those have no weight."""
+        """``steps`` rounded up so that they can be unrolled ``each`` at a time; the additional steps have
+        zero weights.
+        """
         groups, some = -(-steps // each), self._of_groups(each)
         if groups > some.whole:
             counts = {u: -(-groups // u) * u for u in range(2, some.looped + 1, 2)}
@@ -89,7 +91,9 @@ class Unrolling:
         return each * groups
 
     def of(self, steps: int, each: int) -> int:
-        """Return the steps to write out, ``each`` at a time: all, or the greatest divisor."""
+        """Return the number of steps to unroll, in multiples of ``each``: all, or the greatest divisor within
+        the limit.
+        """
         groups, some = steps // each, self._of_groups(each)
         if groups <= some.whole:
             return steps
@@ -120,8 +124,8 @@ def weight_stream(
     """Return the stream of ``weights[O, inputs of a window]``; ``bias[O]`` includes everything that does not
     depend on the input.
 
-    ``each``: see ``epilogue_lanes``. None for too many channels, for one channel that would have to share
-    sums or have its own shift, for sums or weights that the form cannot hold, and without an exact
+    ``each``: see ``epilogue_lanes``. None for too many channels, for a single channel that would have to
+    share sums or have its own shift, for sums or weights that the form cannot hold, and without an exact
     requantisation.
     """
     channels, size = len(weights), rescale.scheme.activations.itemsize

@@ -2,7 +2,7 @@
 
 A window is ``segments`` runs of contiguous bytes. Whole words are packed four inputs at a time: SXTB16 of a
 word gives inputs 0 and 2, SXTB16 of the rotated word gives 1 and 3. The remainders of all runs, up to three
-bytes each, are packed two by two, before the words. A word of int16 inputs already holds two.
+bytes each, are packed two at a time, before the words. A word of int16 inputs already holds two.
 """
 
 from dataclasses import dataclass
@@ -25,8 +25,8 @@ _WRITTEN_OUT = 12  # words of a window up to which no loop packs them
 class Packing:
     """A window as runs of bytes: ``rows`` rows of ``taps`` runs of ``length`` bytes.
 
-    ``row_step`` and ``tap_step`` are the bytes from a run to the one below it and to the one beside it,
-    ``size`` the bytes of an input.
+    ``row_step`` and ``tap_step`` are the bytes from a run to the run below and to the run beside it, ``size``
+    is the bytes of an input.
     """
 
     rows: int
@@ -62,7 +62,7 @@ class Packing:
 
     @property
     def rest(self) -> tuple[tuple[int, int | None], ...]:
-        """Offsets of the inputs that fill no word, in pairs; the last one may be single."""
+        """Offsets of the inputs that do not fill a word, in pairs; the last one may be single."""
         ends = range(4 * self.words, self.length, self.size)
         left = [self._offset(run) + at for run in self._runs() for at in ends]
         return tuple((left[i], left[i + 1] if i + 1 < len(left) else None) for i in range(0, len(left), 2))
@@ -73,7 +73,7 @@ class Packing:
 
     @property
     def written_out(self) -> bool:
-        """True if a few words of several runs are loaded without loops."""
+        """True if the words of several short runs are loaded without loops."""
         return len(self._runs()) > 1 and 0 < len(self.whole) <= _WRITTEN_OUT and self.whole[-1] <= FAR
 
     @property
@@ -87,8 +87,8 @@ class Packing:
         return run[0] * self.row_step + run[1] * self.tap_step
 
     def order(self) -> Int64:
-        """Return ``[steps, 2]``: for each half of each step the number of the input in the window, row by
-        row; -1 for none.
+        """Return ``[steps, 2]``: for each half of each step the index of the input in the window, row by row;
+        -1 for none.
         """
         length, words = self.length // self.size, self.words * 4 // self.size
         runs: Int64 = np.arange(self.rows * self.taps * length, dtype=np.int64).reshape(-1, length)
@@ -111,7 +111,7 @@ def order_weights(weights: Numbers, packing: Packing, steps: int) -> Numbers:
 class PackingWriter(Writer):
     """Writes ``pack(to, a, b, c)`` for up to three pixels, whose windows begin at ``a``, ``b`` and ``c``.
 
-    Packs bytes that fill no word first, then words, in loops or one by one.
+    Bytes that do not fill a word are packed first, then words, in loops or one by one.
     """
 
     def __init__(self, packing: Packing, pixels: int) -> None:

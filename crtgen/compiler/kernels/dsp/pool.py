@@ -1,8 +1,8 @@
 """Pooling, and means of images, with the DSP extension, four channels at a time.
 
 SXTAB16 adds to two 16-bit sums in a word. The division by the number of pixels is a multiplication that is
-checked for every possible sum. SSUB8 and SEL take the maximum of four bytes at once. Windows that reach over
-the border have loops of their own, which divide.
+checked for every possible sum. SSUB8 and SEL compute the maximum of four bytes at once. Windows that extend
+beyond the border have loops of their own, with a division.
 """
 
 from dataclasses import dataclass, replace
@@ -30,8 +30,8 @@ _CHANNELS = 4
 
 @dataclass(frozen=True, slots=True)
 class DspPoolView:
-    """A pooling: each output reads ``rows`` rows of ``blocks`` times ``unroll`` pixels if its window is
-    within the image.
+    """A pooling: an output reads ``rows`` rows of ``blocks`` times ``unroll`` pixels if its window is inside
+    the image.
 
     ``mean`` is the C expression that turns ``sum`` into the output, empty for a maximum. ``across``: four
     channels share one output, the mean of all.
@@ -61,7 +61,7 @@ class DspPoolView:
 
     @property
     def groups(self) -> int:
-        """Groups of four channels; the last one may overlap the one before."""
+        """Groups of four channels; the last one may overlap the previous one."""
         return -(-self.window.channels // _CHANNELS)
 
     @property
@@ -85,7 +85,7 @@ class DspPoolView:
 
 @design(AveragePool2d, types=(DType.INT8,), needs="dsp")
 def average(op: AveragePool2d, sig: Signature, target: Target) -> Kernel | None:
-    """Average pooling of four channels or more; None for fewer, and for windows of over 255 pixels at a
+    """Average pooling of at least four channels; None for fewer, and for windows of over 255 pixels at a
     border.
     """
     count = op.window[0] * op.window[1]
@@ -104,13 +104,13 @@ def average(op: AveragePool2d, sig: Signature, target: Target) -> Kernel | None:
 
 @design(MaxPool2d, types=(DType.INT8,), needs="dsp")
 def greatest(op: MaxPool2d, sig: Signature, target: Target) -> Kernel | None:
-    """Max pooling of four channels or more; None for fewer."""
+    """Max pooling of at least four channels; None for fewer."""
     return _pool(op, sig, "dsp_max", "") if _fits(op, sig) else None
 
 
 @design(Mean, types=(DType.INT8,), needs="dsp")
 def mean(op: Mean, sig: Signature, target: Target) -> Kernel | None:
-    """Means over all pixels of images with four channels or more, or over runs of words.
+    """Means over all pixels of images with at least four channels, or over runs of words.
 
     None for other axes.
     """

@@ -1,4 +1,4 @@
-"""The assembly of poolings: sums, or maxima, of four channels of a window."""
+"""Assembly of poolings: sums or maxima of four channels of a window."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""LSTM and SVDF with the DSP extension: their products of matrices are parts, fully connected layers."""
+"""LSTM and SVDF with the DSP extension: their matrix products are parts, which are fully connected layers."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,7 +22,7 @@ __all__ = ["lstm", "svdf"]
 
 @design(Lstm, types=(DType.INT8, DType.INT16), needs="dsp", weights=(3, 4, 5))
 def lstm(op: Lstm, sig: Signature, target: Target) -> Kernel | None:
-    """LSTM; None for less than four units, or without an exact requantisation."""
+    """LSTM; None for fewer than four units, or without an exact requantisation."""
     parts = list(_gate_parts(op, sig, target))
     return lstm_of_parts("dsp lstm", op, sig, parts) if len(parts) == 2 * len(GATES) else None
 
@@ -43,7 +43,7 @@ def _gate_parts(op: Lstm, sig: Signature, target: Target) -> Iterator[Part]:
 
 @design(Svdf, types=(DType.INT8,), needs="dsp", weights=(1, 2, 3))
 def svdf(op: Svdf, sig: Signature, target: Target) -> Kernel | None:
-    """SVDF; None if the states have a zero point, for less than four filters, or without an exact
+    """SVDF; None if the states have a zero point, for fewer than four filters, or without an exact
     requantisation.
     """
     x, feature, time, _, state = sig.inputs

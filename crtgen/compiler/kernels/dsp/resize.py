@@ -1,4 +1,4 @@
-"""Resizing of images by four pixels each with the DSP extension: two rows to one first, then two columns."""
+"""Bilinear resizing with the DSP extension: first two rows are combined into one, then two columns."""
 
 from functools import cache
 
@@ -19,7 +19,7 @@ _TWICE = 2 * 10  # bits of two shares
 
 @design(ResizeBilinear, types=(DType.INT8,), needs="dsp")
 def bilinear(op: ResizeBilinear, sig: Signature, target: Target) -> Kernel:
-    """Row by row of the output; sums of two rows are in scratch."""
+    """Compute the output row by row, with the sums of two input rows in scratch."""
     _, _, width, channels = sig.x.shape
     rows = sig.y.shape[0] * sig.y.shape[1]
     routines = _down(width * channels), _across(sig.y.shape[2], channels)

@@ -1,6 +1,6 @@
 """A row of inputs times the weights of four outputs at a time, with the DSP extension.
 
-A word holds weights of two inputs; those of four outputs share words as a ``RowForm`` says.
+A word holds weights of two inputs; a ``RowForm`` defines how four outputs share words.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ __all__ = ["ROW_HALFWORDS", "ROW_NIBBLES", "ROW_WIDE", "Outputs", "PackedRow", "
 class PackedRow:
     """Four outputs at a time, from ``steps`` words of weights and ``inputs`` words of packed inputs.
 
-    ``unroll`` steps are written out. If all outputs are requantised alike, ``header`` words before the
+    ``unroll`` steps are unrolled. If all outputs share one requantisation, ``header`` words before the
     columns hold the constants. ``swapped``: of two adjacent outputs the second one has the gain.
     """
 
@@ -41,8 +41,8 @@ class PackedRow:
 class RowForm:
     """Storage of the weights of four outputs that share words.
 
-    ``gains`` are those of their separated sums. A group begins with ``head_words`` and has ``parts`` words of
-    weights per step. ``spills``: no register is left for the output and for the end of the columns.
+    ``gains`` are those of their separated sums. A group begins with ``head_words`` words and has ``parts``
+    words of weights per step. ``spills``: no register is left for the output and for the end of the columns.
     """
 
     gains: ClassVar[tuple[int, int, int, int]] = (1, 1, 1, 1)
@@ -59,7 +59,7 @@ class RowForm:
     def begin(self, t: "Outputs") -> None: ...
 
     def step(self, t: "Outputs") -> None:
-        """Append two words of inputs times their weights."""
+        """Append the products of two words of inputs with their weights."""
         f = t.f
         f("ldrd", *t.pair, f"[{t.columns}], #8")
         f("ldm", f"{t.weights}!", listed(t.taps))
@@ -78,11 +78,11 @@ class RowForm:
         raise NotImplementedError
 
     def heads(self, start: Int64) -> Words:
-        """``[group, head_words]`` from the starts of sums ``[group, 4]``."""
+        """Return ``[group, head_words]`` from the initial values of sums ``[group, 4]``."""
         raise NotImplementedError
 
     def halfwords(self, weights: Int64) -> Int64:
-        """``[group, parts, input]`` from weights ``[group, 4, input]``."""
+        """Return ``[group, parts, input]`` from weights ``[group, 4, input]``."""
         return 256 * weights[:, 0::2] + weights[:, 1::2]
 
 
@@ -145,10 +145,10 @@ class _RowWide(RowForm):
 
 
 class _RowNibbles(RowForm):
-    """Weights of four bits: halfwords of ``4096 * d + 256 * (c + 8) + 16 * (b + 8) + a + 8``.
+    """4-bit weights: halfwords of ``4096 * d + 256 * (c + 8) + 16 * (b + 8) + a + 8``.
 
-    SMLALD multiplies them as they are, SMLAD what masks leave: the low byte, ``a + 8``, and
-    ``256 * (c + 8)``. The sum of the inputs, known once for all outputs, takes the eights out.
+    SMLALD multiplies them unchanged, SMLAD the parts that masks leave: the low byte, ``a + 8``, and ``256 *
+    (c + 8)``. The sum of the inputs, which is the same for all outputs, removes the eights.
     """
 
     head_words = 5

@@ -1,6 +1,6 @@
-"""The products of a row of outputs of a depthwise 3x3 convolution with the DSP extension, and their order.
+"""The products of an output row of a depthwise 3x3 convolution with the DSP extension, and their order.
 
-Six registers hold weights, two the words of a column, up to four the sums; they are told by their numbers.
+Six registers hold weights, two the words of a column, up to four the sums; they are identified by index.
 """
 
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ _REACH = 1020  # LDRD's largest offset
 
 @dataclass(frozen=True, slots=True)
 class Mac:
-    """One multiplication of halfwords, ``op into, data, weight, start``; ``start`` is a sum, too."""
+    """A multiplication of halfwords, ``op into, data, weight, start``; ``start`` is a sum, too."""
 
     op: str
     into: int
@@ -39,8 +39,8 @@ class Chunk:
     """Outputs that are computed together: ``columns`` are the offsets of the words to load, each with its
     products.
 
-    Within a round, the load at ``data_step`` advances the data pointer, so later offsets count from there.
-    The last store, at offset 0, advances the output pointer by ``output_step``. Both are 0 if nothing
+    Within an iteration, the load at ``data_step`` advances the data pointer, so later offsets count from
+    there. The last store, at offset 0, advances the output pointer by ``output_step``. Both are 0 if nothing
     advances.
     """
 
@@ -55,17 +55,17 @@ class Chunk:
 
     @property
     def below(self) -> bool:
-        """True if the row below is beyond the reach of an offset."""
+        """True if the row below cannot be reached by an offset."""
         return any(store.below for store in self.stores)
 
 
 @dataclass(frozen=True, slots=True)
 class OutputRow:
-    """One row of outputs, or two: ``rounds`` times ``body``, each of which advances both pointers, then
-    ``tail``.
+    """One or two rows of outputs: ``rounds`` iterations of ``body``, each of which advances both pointers,
+    then ``tail``.
 
-    ``repeated`` rounds are written out one after another. ``data_step`` and ``output_step`` are the bytes per
-    round; ``data_next`` and ``output_next`` are the bytes from the end of the rounds to the next row.
+    ``repeated`` iterations are unrolled. ``data_step`` and ``output_step`` are the bytes per iteration;
+    ``data_next`` and ``output_next`` are the bytes from the end of the loop to the next row.
     """
 
     rounds: int
@@ -79,7 +79,7 @@ class OutputRow:
 
     @property
     def separate(self) -> bool:
-        """True if advancing the output pointer takes an instruction of its own."""
+        """True if advancing the output pointer takes a separate instruction."""
         return self.output_step > NEAR
 
     @property
@@ -137,7 +137,7 @@ class RowBuilder:
         )
 
     def chunk(self, count: int, at: int, both: bool) -> Chunk:
-        """``count`` columns of outputs from column ``at`` on."""
+        """Return the chunk of ``count`` columns of outputs from column ``at`` on."""
         rows = 2 if both else 1
         sums = list(range(count * rows))
         step = self.stride[1]

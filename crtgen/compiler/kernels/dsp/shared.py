@@ -1,4 +1,6 @@
-"""The matrix design for size: one function for all convolutions of a type, a table of numbers for each."""
+"""The matrix design for size: one function for all convolutions of a type, with a table of parameters for
+each.
+"""
 
 from dataclasses import replace
 

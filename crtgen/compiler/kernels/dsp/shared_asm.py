@@ -1,4 +1,4 @@
-"""The assembly of convolutions that layers share where size matters."""
+"""Assembly of convolutions that several layers share when optimising for size."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _PIXEL_BYTES, _SHIFT_A, _SHIFT_B, _END = 4, 8, 12, 16  # in crt_dsp_conv_job
 class DspSharedView:
     """Parameters of the shared function: the conversion of outputs, and the bytes of an input and an output.
 
-    Everything else is in a layer's table.
+    All other parameters are in a layer's table.
     """
 
     epilogue: DspEpilogue
@@ -34,8 +34,8 @@ class DspSharedView:
 
 
 class SharedGroup(Writer):
-    """Writes ``group(weights, y, columns, job)``: three pixels times the pairs of channels up to the job's
-    end.
+    """Writes ``group(weights, y, columns, job)``, which multiplies three pixels by the pairs of channels up
+    to the job's end.
     """
 
     bias = ""

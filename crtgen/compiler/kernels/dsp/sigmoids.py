@@ -1,7 +1,8 @@
-"""Logistic and tanh of int16 with the DSP extension: a table of lines, one in a word, two elements at a time.
+"""Logistic and tanh of int16 with the DSP extension: a table of linear segments, one per word, two elements
+at a time.
 
-Between two places of TFLite's table the function is a line. With a sign s of 0 or -1 of the argument ``a``,
-TFLite's result is ``(a * slope + (height ^ s) + middle) >> shift``.
+Between two entries of TFLite's table the function is linear. With ``s`` = 0 or -1 for the sign of the
+argument ``a``, TFLite's result is ``(a * slope + (height ^ s) + middle) >> shift``.
 """
 
 from functools import cache
@@ -34,7 +35,9 @@ def sigmoid(op: Logistic | Tanh, sig: Signature, target: Target) -> Kernel:
 
 
 def sigmoid_lines(logistic: bool) -> Words:
-    """``[256]``: the line from each place to the next, of twice the function's distance from 1/2."""
+    """Return ``[256]``: the segment between each entry and the next, for twice the function's distance from
+    1/2.
+    """
     places, slopes = (n.astype(np.int64) for n in sigmoid_places(logistic))
     heights = places - (1 << 15) - np.arange(_LAST + 1) * slopes
     return words(slopes << _SLOPE | heights)
@@ -79,7 +82,7 @@ def _sigmoids(elements: int, p: Sigmoid16Params, logistic: bool, block: int) -> 
 
 
 class _SigmoidTable:
-    """Makes results of halves of a word, still ``shift`` bits to the left; the table is in a register."""
+    """Computes results from halfwords, still shifted left by ``shift`` bits; the table is in a register."""
 
     def __init__(self, f: Function, p: Sigmoid16Params, logistic: bool, lines: str) -> None:
         self.f, self.p, self.lines = f, p, lines

@@ -1,4 +1,4 @@
-"""Samples, energies and bands of the signal library with the DSP extension: two samples are a word."""
+"""Samples, energies and bands of the signal library with the DSP extension, with two samples per word."""
 
 import numpy as np
 
@@ -117,7 +117,7 @@ def _shift_of(f: Function, numbers: tuple[str, str, str], bits: str) -> None:
 
 @design(SpectrumEnergy, needs="dsp")
 def energy(op: SpectrumEnergy, sig: Signature, target: Target) -> Kernel:
-    """Return energies: the product of a word with itself is the sum of both squares."""
+    """Compute energies: the product of a word with itself (SMUAD) is the sum of both squares."""
     f = energy_function(op, sig)
     x, y = f.arguments
     numbers = f.cores("numbers", _WORDS, LISTED)
@@ -143,7 +143,7 @@ def energy(op: SpectrumEnergy, sig: Signature, target: Target) -> Kernel:
 
 @design(FilterBank, needs="dsp", weights=(1, 2, 3, 4, 5))
 def filter_bank(op: FilterBank, sig: Signature, target: Target) -> Kernel | None:
-    """Filter banks with two sums of 64 bits, whose weights are side by side; None for negative weights."""
+    """Filter banks with two 64-bit sums, whose weights are interleaved; None for negative weights."""
     bank = BankWeights.of(sig)
     if bank is None:
         return None

@@ -1,4 +1,6 @@
-"""Softmax of int16 with the DSP extension: the greatest two at a time, powers by a table of lines."""
+"""Softmax of int16 with the DSP extension: the maximum of two at a time, exponentials from a table of linear
+segments.
+"""
 
 from functools import cache
 
@@ -27,7 +29,7 @@ last one, halves up.
 
 @design(Softmax, types=(DType.INT16,), needs="dsp")
 def softmax16(op: Softmax, sig: Signature, target: Target) -> Kernel | None:
-    """Rows of any length; None where no step gives TFLite's places."""
+    """Rows of any length; None if no step gives TFLite's table positions."""
     p, depth = op.parameters(sig), sig.x.shape[-1]
     assert isinstance(p, Softmax16Params)
     step = solve_step(p)
@@ -39,7 +41,7 @@ def softmax16(op: Softmax, sig: Signature, target: Target) -> Kernel | None:
 
 
 def power_lines() -> Const:
-    """``base << 16 | slope`` for each of the 512 places."""
+    """Return ``base << 16 | slope`` for each of the 512 segments."""
     table = exp_table().astype(np.int64)
     lines = words(table[:-1] << 16 | np.diff(table))
     return Const.of("powers", lines, 4, "e^x times 2^15 and, below, its slope, for x from -10 to 0")
@@ -47,10 +49,11 @@ def power_lines() -> Const:
 
 @cache
 def solve_step(p: Softmax16Params) -> Step | None:
-    """Return a step that gives what TFLite's two roundings give, for every difference of two numbers of
-    int16.
+    """Return a step with which a single product gives the result of TFLite's two roundings for every
+    difference of two int16 values.
 
-    A factor below one half is rounded twice, which counts a bit less than half as a whole.
+    With a factor below one half, TFLite rounds twice, so a fraction slightly below one half is still rounded
+    up.
     """
     differences = -np.arange(_EXTENT + 1, dtype=np.int64)
     wanted = np.maximum(multiply_by_quantized_multiplier(differences, p.multiplier, p.shift), -_EXTENT)

@@ -1,8 +1,9 @@
 """The micro-kernel of matrix products: up to three pixels times the two channels of a pair.
 
 Activations are in scratch as ``[step][pixel]``, each word two inputs of 16 bits. Weights are one stream, read
-once per group of pixels. It holds for each pair of channels the start values of both sums, the steps' words,
-and the constants of requantisation. A ``Form`` says what a word of weights is, and how it multiplies.
+once per group of pixels. For each pair of channels, the stream holds the initial values of both sums, the
+steps' words, and the constants of requantisation. A ``Form`` defines the content of a word of weights, and
+how it is multiplied.
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,8 @@ __all__ = ["Micro", "Tile"]
 
 @dataclass(frozen=True, slots=True)
 class Micro:
-    """The micro-kernel for ``pixels`` pixels; ``unroll`` steps are written out, all of them or a divisor.
+    """The micro-kernel for ``pixels`` pixels; ``unroll`` steps are unrolled, which are all of them or a
+    divisor.
 
     ``stride`` is the channels of an output pixel. ``swapped``: the second channel of a pair is a.
     """

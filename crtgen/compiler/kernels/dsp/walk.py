@@ -1,4 +1,4 @@
-"""The way of a convolution over an image: from window to window, through padded rows in scratch."""
+"""How a convolution moves over an image: from window to window, through padded rows in scratch."""
 
 from dataclasses import dataclass, replace
 
@@ -18,23 +18,25 @@ PIXELS = 3  # computed at a time
 
 
 def window_of(op: Conv2d | DepthwiseConv2d, sig: Signature) -> WindowShape:
-    """Return the window of a convolution, whose channels are bytes; a pointwise one is over one long row."""
+    """Return the window of a convolution, with bytes as channels; a pointwise convolution is over one long
+    row.
+    """
     window = WindowShape.of(op, sig)
     window = replace(window, channels=window.channels * sig.x.dtype.itemsize)
     return WindowShape.line(window.pixels, window.channels) if window.is_pointwise else window
 
 
 def sees_image(window: WindowShape) -> bool:
-    """Return whether a window of a row extends beyond the padding on its left."""
+    """Return True if the first window of a row extends beyond the padding on its left."""
     return window.columns > window.left
 
 
 @dataclass(frozen=True, slots=True)
 class PaddedRows:
-    """Rows of the input with a border of its zero point, in scratch memory, that slide over the image.
+    """Rows of the input with a border of its zero point, in scratch memory, which move over the image.
 
     ``rows`` rows of ``pitch`` bytes hold the image from byte ``left`` on. The first one is row ``first`` of
-    the image; each step moves by ``stride`` rows, of which ``kept`` are there already.
+    the image; each step moves by ``stride`` rows, of which ``kept`` are already there.
     """
 
     rows: int
@@ -58,7 +60,7 @@ class PaddedRows:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """A walk over the windows of images, ``at_once`` windows together, read from ``rows`` or directly from
+    """A walk over the windows of images, ``at_once`` windows at a time, read from ``rows`` or directly from
     the image.
 
     Windows are ``pixel_step`` bytes apart; after ``width`` of them ``row_advance`` more bytes are skipped.
@@ -75,8 +77,8 @@ class Walk:
 
     @classmethod
     def of(cls, window: WindowShape, zero_point: int, at_once: int = PIXELS, repeats: int = 1) -> "Walk":
-        """Walk over a window whose channels are bytes; each input is written into the rows ``repeats``
-        times.
+        """Return the walk over a window with bytes as channels; each input is written into the rows
+        ``repeats`` times.
         """
         rows = None
         if window.padded or repeats > 1:
@@ -142,8 +144,8 @@ class Walk:
     def lead(self, pixel_bytes: int, tiles: bool = False) -> int:
         """Return the lead of a kernel that reads groups of windows before it writes their outputs.
 
-        ``pixel_bytes`` are those of an output pixel. With ``tiles``, whose outputs are in several rows, a row
-        of tiles counts as written with its first row.
+        ``pixel_bytes`` is the size of an output pixel. With ``tiles``, whose outputs are in several rows, a
+        row of tiles counts as written together with its first row.
         """
         ends = np.minimum(np.arange(0, self.pixels, self.at_once) + self.at_once, self.pixels)
         written = (-(-ends // self.width) * self.width if tiles else ends) * pixel_bytes

@@ -1,4 +1,4 @@
-"""Depthwise convolutions with byte weights in flash, which are widened into scratch before they run.
+"""Depthwise convolutions with byte weights in flash, which are widened into scratch before the layer runs.
 
 ``depthwise_any`` multiplies halfwords. For a large window, halfword weights would be most of the layer's
 flash.
@@ -40,7 +40,7 @@ class WidenedView:
 
 @design(DepthwiseConv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2))
 def widened(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
-    """``depthwise_any`` for windows of 16 taps or more; None if that has no kernel."""
+    """``depthwise_any`` for windows of at least 16 taps; None if that has no kernel."""
     w = sig.inputs[1]
     inner = depthwise_any(op, sig, target) if w.shape[1] * w.shape[2] >= _LEAST else None
     if inner is None:

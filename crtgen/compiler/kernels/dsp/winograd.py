@@ -1,4 +1,4 @@
-"""Convolutions of 3x3 by Winograd's tiles, with the DSP extension: fewer products, larger weights."""
+"""3x3 convolutions by Winograd's tiles, with the DSP extension: fewer products, larger weights."""
 
 from dataclasses import dataclass, replace
 
@@ -76,7 +76,9 @@ class WinogradView:
 
 @design(Conv2d, types=(DType.INT8,), needs="dsp", weights=(1, 2))
 def winograd(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
-    """Tiles of 2x2 outputs; None with Helium, for other levels and windows, odd sizes, parts of words."""
+    """Tiles of 2x2 outputs; None with Helium, and for other levels and windows, odd sizes, or channels that
+    do not fill words.
+    """
     x, w, b = sig.inputs
     _, height, width, channels = sig.y.shape
     plain = w.shape[1:3] == (3, 3) and op.stride == (1, 1) and op.dilation == (1, 1)

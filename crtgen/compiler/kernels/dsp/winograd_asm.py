@@ -1,4 +1,5 @@
-"""The assembly of Winograd's convolution F(2x2, 3x3): what goes in, and the products with what comes out.
+"""Assembly of Winograd's convolution F(2x2, 3x3): the input transform, and the products with the output
+transform.
 
 A tile is 2 x 2 pixels of the output, and 4 x 4 of the input. With ``B``, ``G`` and ``A`` of
 
@@ -8,9 +9,9 @@ A tile is 2 x 2 pixels of the output, and 4 x 4 of the input. With ``B``, ``G`` 
           0  1  0 -1           0  0  2
 
 four times a tile's outputs are ``A^T (sum over inputs (2 G w 2 G^T) * (B^T x B)) A`` (Winograd 1980, Lavin
-and Gray 2016): 16 products an input channel instead of 36, all of them whole. ``B^T x B`` is within -512
-to 510, the weights are within 9 * 128. All sums wrap modulo 2**32, so the result is right as soon as it fits,
-whatever was on the way.
+and Gray 2016): 16 products per input channel instead of 36, all of them integers. ``B^T x B`` is within -512
+to 510, the weights are within 9 * 128. All sums wrap modulo 2**32, so the result is right if it fits, even if
+intermediate sums overflowed.
 """
 
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ _START_AT = 5  # the position that all four outputs add
 
 @dataclass(frozen=True, slots=True)
 class TileInputs:
-    """Tiles of ``pixel`` bytes a pixel in rows of ``pitch`` bytes, for groups of ``tiles``."""
+    """Tiles with ``pixel`` bytes per pixel in rows of ``pitch`` bytes, for groups of ``tiles``."""
 
     tiles: int
     pixel: int
@@ -54,8 +55,8 @@ class TileInputs:
 
 
 class Transform(Writer):
-    """Writes ``transform(to, window, end)``: ``B^T x B`` of a tile, as ``[position][channels, in
-    twos][tile]``.
+    """Writes ``transform(to, window, end)``: ``B^T x B`` of a tile, as ``[position][pair of
+    channels][tile]``.
 
     ``window`` is the address of its first pixel, and ``end`` the end of that pixel. Sums and differences of
     columns are kept in registers, then those of each row are computed.
@@ -140,7 +141,7 @@ class Transform(Writer):
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """Products of ``tiles`` tiles with ``steps`` times two channels, and the outputs.
+    """Products of ``tiles`` tiles with ``steps`` pairs of input channels, and the outputs.
 
     An output pixel takes ``stride`` bytes, a row of outputs ``pitch`` bytes.
     """
@@ -160,8 +161,8 @@ class Tiles:
 class WinogradWriter(Writer):
     """Writes ``products(weights, outputs, columns, end)``: the pairs of channels from ``weights`` to ``end``.
 
-    ``outputs`` are the addresses of the outputs of each tile, which advance. The products of all positions go
-    onto the stack, then outputs are computed by channel and tile.
+    ``outputs`` are the addresses of the outputs of each tile, which advance. The products of all positions
+    are stored on the stack, then outputs are computed by channel and tile.
     """
 
     def __init__(self, t: Tiles) -> None:

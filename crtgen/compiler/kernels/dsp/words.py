@@ -1,4 +1,4 @@
-"""Words of constants as kernels with the DSP extension read them."""
+"""Words of constants in the order in which kernels with the DSP extension read them."""
 
 import numpy as np
 

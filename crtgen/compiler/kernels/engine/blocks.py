@@ -1,5 +1,5 @@
-"""Block copies: the moves of CONCAT, PAD, SLICE, TRANSPOSE and their like, as nested loops over runs of
-elements.
+"""Block copies: the moves of CONCAT, PAD, SLICE, TRANSPOSE and similar operators, as nested loops over runs
+of elements.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,8 +22,8 @@ Movement: TypeAlias = Identity | Transpose | StridedSlice | Concat | Pad | Broad
 class BlockCopy:
     """A copy of elements of ``source``, from index ``first``, to the output, from index ``start``.
 
-    ``source`` is the C name of an input: ``x<n>`` for the n-th input that varies, ``operand<i>`` for constant
-    input i. Each of ``loops`` has two strides: in the source and in the output.
+    ``source`` is the C name of an input: ``x<n>`` for the n-th non-constant input, ``operand<i>`` for
+    constant input i. Each of ``loops`` has two strides: in the source and in the output.
     """
 
     source: str
@@ -35,7 +35,7 @@ class BlockCopy:
 @dataclass(frozen=True, slots=True)
 class Gap:
     """Runs of ``run`` output elements that no copy writes; the first begins at ``start``, the others follow
-    ``loops``.
+    from ``loops``.
     """
 
     loops: tuple[Loop, ...]
@@ -53,7 +53,7 @@ class Gap:
 
 
 def gaps_of(op: Pad, sig: Signature, run: int) -> tuple[Gap, ...]:
-    """Return the elements to fill with padding, or one gap over the whole output if that costs less.
+    """Return the elements to fill with padding, or one gap over the whole output if that is cheaper.
 
     Starting a run is counted as ``run`` elements.
     """
@@ -83,7 +83,7 @@ def _gaps(op: Pad, sig: Signature) -> Iterator[Gap]:
 
 
 def blocks_of(op: Movement, sig: Signature) -> tuple[BlockCopy, ...]:
-    """Return the copies that write the output, in the output's order; padding is not among them."""
+    """Return the copies that write the output, in the output's order, without padding."""
     match op:
         case Identity():
             source = "operand0" if sig.x.is_constant else "x0"

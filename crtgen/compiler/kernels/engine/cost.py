@@ -1,9 +1,9 @@
-"""Cost of kernels in instructions, cycles and bytes, from what designs state about their code.
+"""Cost of kernels in instructions, cycles and bytes, derived from what designs state about their code.
 
-Instructions and bytes of assembly are counted, since assembly is data here. C is different: its cost is up to
+Instructions and bytes of assembly are counted exactly, since assembly is data here. The cost of C depends on
 the compiler. So a design states how often each named *block* of its C runs, and the cost of a block on a core
-at an optimisation flag is measured on random layers. ``python -m benchmarks.fit_costs`` writes these figures
-to ``costs.csv``. A block without figures costs ``UNKNOWN``.
+with a compiler flag is measured on random layers. ``python -m benchmarks.fit_costs`` writes these figures to
+``costs.csv``. A block without figures costs ``UNKNOWN``.
 """
 
 import re
@@ -70,7 +70,7 @@ UNKNOWN = BlockFigures(10.0, 20.0)
 
 @dataclass(slots=True)
 class Work:
-    """Work of one run of a kernel: calls of ``assembly`` routines and blocks of C.
+    """Work of one run of a kernel: calls of ``assembly`` routines, and blocks of C.
 
     The C code reads ``constants`` bytes of constants. Each method adds work and returns the object.
     """
@@ -80,7 +80,7 @@ class Work:
     blocks: dict[str, BlockCount] = field(default_factory=dict)
 
     def block(self, name: str, runs: float, copies: float = 1) -> "Work":
-        """Add a block that the code contains ``copies`` times; together the copies run ``runs`` times."""
+        """Add a block that occurs ``copies`` times in the code; together the copies run ``runs`` times."""
         before = self.blocks.get(name, BlockCount())
         self.blocks[name] = BlockCount(before.runs + runs, before.copies + copies)
         return self
@@ -119,7 +119,7 @@ _WORD = re.compile(r"(?<!\w)([a-zA-Z_]\w*)\(|\((int64_t|float)\)| ([*/+<>-]|>>) 
 
 @cache
 def words(text: str) -> Mapping[str, int]:
-    """Count the functions and operators in a line of C; a difference counts as a sum.
+    """Count the functions and operators in a line of C; a subtraction counts as an addition.
 
     A saturating function counts together with the number of its limits that differ from those of the type.
     """
@@ -135,9 +135,7 @@ def words(text: str) -> Mapping[str, int]:
 
 
 def limits_within(kind: str, low: str, high: str) -> int:
-    """Return how many of the limits ``low`` and ``high``, given as C, differ from those of the type
-    ``kind``.
-    """
+    """Return how many of the C limits ``low`` and ``high`` differ from those of the type ``kind``."""
     return sum(int(n) != limit for n, limit in zip((low, high), _LIMITS[kind], strict=True))
 
 

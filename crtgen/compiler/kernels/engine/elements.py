@@ -32,8 +32,8 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class ElementsView:
-    """View of an element-wise kernel: in ``loops`` over the elements, ``lines`` of C compute ``result`` from
-    the operands.
+    """An element-wise kernel: in ``loops`` over the elements, ``lines`` of C compute ``result`` from the
+    operands.
     """
 
     operands: tuple[Operand, ...]
@@ -45,9 +45,9 @@ class ElementsView:
 def elements(sig: Signature, name: str, lines: Sequence[str], tables: Sequence[Const] = ()) -> Kernel:
     """Return the kernel of an element-wise operator.
 
-    ``lines`` is C: statements, and last the expression of the result. It calls the operands a, b, ...;
-    integers narrower than 32 bits arrive as int32, other types as they are. ``tables`` are constants that it
-    reads.
+    ``lines`` is C: statements, and finally the expression of the result. It names the operands a, b, ...;
+    integers narrower than 32 bits are passed as int32, other types unchanged. ``tables`` are constants that
+    it reads.
     """
     names, consts = operands(sig)
     strides = [repeated_strides(v, sig.y) for v in sig.inputs]
@@ -97,17 +97,17 @@ def operands(sig: Signature) -> tuple[tuple[str, ...], tuple[Const, ...]]:
 
 
 def measured_as(value: Value) -> str:
-    """Return the type whose measured figures stand for the value's type; an integer without figures counts as
-    int8.
+    """Return the type whose measured costs are used for the value's type; an integer type without
+    measurements counts as int8.
     """
     return DType.INT8.value if is_plain(value) and value.dtype.is_integer else value.dtype.value
 
 
 def clamped(value: Value, number: str, low: int, high: int) -> str:
-    """Return C that clamps ``number``, itself C, and converts it to an element of a quantised value."""
+    """Return C that clamps the C expression ``number`` and converts it to an element of a quantised value."""
     return f"{_CLAMPS[value.dtype]}({number}, {low}, {high})"
 
 
 def stored(value: Value, number: str) -> str:
-    """Return C that converts ``number``, itself C, to an element of a value."""
+    """Return C that converts the C expression ``number`` to an element of a value."""
     return f"({value.dtype.c_name})({number})" if value.dtype in _WIDE else number

@@ -87,7 +87,7 @@ class HuffmanCode:
         return table
 
     def written(self, numbers: Bytes) -> Halfwords:
-        """Encode numbers, the first one in the highest bits, and append the padding that the decoder reads
+        """Encode bytes, the first one in the highest bits, and append the padding that the decoder reads
         beyond the end.
         """
         lengths = np.array(self.lengths)
@@ -118,7 +118,7 @@ class HuffmanCode:
         return np.frombuffer(bytes(made), np.uint8)
 
     def nbytes(self, counts: npt.NDArray[np.int64]) -> int:
-        """Bytes of the table and of the encoded data, if byte i occurs ``counts[i]`` times."""
+        """Return the size of the table and of the encoded data, if byte i occurs ``counts[i]`` times."""
         lengths = np.array(self.lengths[:_OTHER])
         others = int(counts[lengths == 0].sum()) * (self.lengths[_OTHER] + 8)
         bits = int((counts * lengths).sum()) + others
@@ -126,7 +126,9 @@ class HuffmanCode:
 
 
 def shortest(numbers: Bytes) -> HuffmanCode:
-    """Return the code that makes these numbers and its table smallest. ``numbers`` must not be empty."""
+    """Return the code for which the encoded bytes and the table are smallest. ``numbers`` must not be
+    empty.
+    """
     counts = np.bincount(numbers, minlength=256).astype(np.int64)
     order = np.argsort(-counts, kind="stable")
     kinds = int((counts > 0).sum())

@@ -28,14 +28,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Properties of the target that code is specialised for.
+    """Properties of the target for which code is specialised.
 
     ``optimize`` is ``speed`` or ``size``, ``flag`` the compiler's option. ``code`` and ``constants`` describe
-    how the memories of code and constants are read, if the board says so. ``unrolled`` scales how many steps
-    of a loop are written out, ``stripe`` how much memory a stripe of rows may take; both serve variants of
-    kernels. With two ``cores``, layers are computed in halves. ``expanded``: weights may take several times
-    their size in flash. ``coded``: weights may be stored as codes and decoded before use; True for all
-    weights, False for those with few distinct values, None for never.
+    how the memories of code and constants are read, if the board states it. ``unrolled`` scales the number of
+    unrolled loop steps, ``stripe`` limits the memory of a stripe of rows; both serve variants of kernels.
+    With two ``cores``, layers are computed in halves. ``expanded``: weights may take several times their size
+    in flash. ``coded``: weights may be stored as codes and decoded before use; True for all weights, False
+    for those with few distinct values, None for never.
     """
 
     core: Core = HOST
@@ -67,25 +67,27 @@ class Target:
         return replace(self, code=None if fits else self.code, constants=None if holds else self.constants)
 
     def of_kernels(self, optimize: str) -> "Target":
-        """Return a copy for kernels that are optimised for ``speed`` or ``size``; the compiler flag stays."""
+        """Return a copy for kernels that are optimised for ``speed`` or ``size``; the compiler flag is
+        unchanged.
+        """
         return self if optimize == self.optimize else replace(self, optimize=optimize)
 
     def steps(self, usual: int) -> int:
-        """Return how many steps of a loop to write out, if ``usual`` is the design's own choice."""
+        """Return the number of loop steps to unroll, if ``usual`` is the design's own choice."""
         return max(int(usual * self.unrolled), min(usual, 1))
 
     @property
     def of_one_kernel(self) -> "Target":
-        """Copy for choosing a single kernel: ``balanced`` only makes sense for several, so it becomes
-        ``speed``.
+        """Return a copy for choosing a single kernel: ``balanced`` only makes sense for several, so it
+        becomes ``speed``.
         """
         return self.of_kernels("size" if self.optimize == "size" else "speed")
 
 
 @dataclass(frozen=True, slots=True)
 class WeightRows:
-    """Position of 8-bit weights within a constant: ``count`` rows of ``length`` bytes, weights from ``first``
-    to ``end``.
+    """Position of 8-bit weights within a constant: ``count`` rows of ``length`` bytes, with weights from
+    ``first`` to ``end``.
 
     ``header`` bytes precede the rows. ``halves``: each halfword is 256 times one weight plus another.
     ``pairs``: every other weight of a row belongs to the same channel.
@@ -107,7 +109,7 @@ class Const:
     ``name`` is its role in the layer (``weights``, ``bias``, ``requant``), ``dtype`` the numpy name of its
     type, ``align`` the alignment in bytes that the kernel needs, ``note`` the comment about its layout above
     the generated array. ``pack`` is called once, and only for the kernel that is chosen. ``rows`` locates
-    weights that may be coded.
+    weights that may be stored as codes.
     """
 
     name: str
@@ -171,10 +173,10 @@ class Share:
 class Kernel:
     """The code of one layer.
 
-    ``template`` is a file under ``templates/kernels`` (``*.c.j2``); it is rendered with
-    ``k`` = ``view`` (a frozen, hashable dataclass without any decision left to make) and ``name`` = the
-    function's symbol. Layers with equal (template, view) share one function, so nothing that differs
-    between such layers may be in the view: per-layer arrays go into ``consts``.
+    ``template`` is a file under ``templates/kernels`` (``*.c.j2``); it is rendered with ``k`` = ``view`` (a
+    frozen, hashable dataclass that leaves no decisions to the template) and ``name`` = the function's symbol.
+    Layers with equal (template, view) share one function, so nothing that differs between such layers may be
+    in the view: per-layer arrays belong in ``consts``.
 
     The function is ``void name(const <T> *x0, ..., <T> *y0, ..., const <C> *c0, ..., uint8_t *scratch)``:
     the node's non-constant inputs in order, its outputs, its consts in order, and the scratch pointer
@@ -242,7 +244,7 @@ class Kernel:
 
     @property
     def family(self) -> str:
-        """Template name without its suffixes; the figures of its blocks are filed under this name."""
+        """Template name without its suffixes; the costs of its blocks are stored under this name."""
         return self.template.removesuffix(".c.j2")
 
     @property
@@ -278,7 +280,7 @@ class Kernel:
 
     @property
     def counted(self) -> float:
-        """Instructions of one run that are counted, not estimated: assembly and parts."""
+        """Instructions of one run that are counted rather than estimated: assembly and parts."""
         return self.work.assembly.instructions + self._of_parts
 
     @property
@@ -315,7 +317,7 @@ class Kernel:
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
     """A function that a kernel calls: ``kernel`` computes ``operator`` for the signature ``sig``, ``calls``
-    times in a run.
+    times per run.
     """
 
     operator: str

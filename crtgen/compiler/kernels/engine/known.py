@@ -1,4 +1,4 @@
-"""A cache of results that lives as long as the object it belongs to."""
+"""A cache of results that lives as long as the object to which it belongs."""
 
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar

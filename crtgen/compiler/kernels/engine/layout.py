@@ -16,14 +16,16 @@ Numbers = TypeVar("Numbers", Int8, Int64, Array)
 
 
 class ChannelGroup(NamedTuple):
-    """``times`` groups of ``channels`` output channels each; a group is accumulated together."""
+    """``times`` groups of ``channels`` output channels each; the channels of a group are accumulated
+    together.
+    """
 
     channels: int
     times: int
 
 
 def groups_of(outputs: int, channels: int) -> tuple[ChannelGroup, ...]:
-    """Split the outputs into groups of ``channels``, and a smaller last group for the remainder."""
+    """Split the outputs into groups of ``channels``, with a smaller last group for the remainder."""
     counts = ChannelGroup(channels, outputs // channels), ChannelGroup(outputs % channels, 1)
     return tuple(group for group in counts if all(group))
 
@@ -57,7 +59,7 @@ def in_groups(rows: Array, groups: Sequence[ChannelGroup], int4: bool = False) -
 def biased(weights: Array, bias: Array, channels: int, names: tuple[str, str]) -> Const:
     """Pack float32 ``weights[O, K]`` in groups of ``channels`` channels, each group after its biases.
 
-    ``names`` are what the note calls a row and a column, such as channel and tap.
+    ``names`` are the words that the note uses for a row and a column, such as channel and tap.
     """
 
     def pack() -> Array:
@@ -68,7 +70,7 @@ def biased(weights: Array, bias: Array, channels: int, names: tuple[str, str]) -
 
 
 def nibbles(numbers: Array) -> Array:
-    """Pack 4-bit numbers as int8, two per byte along the last axis, the first one in the low half."""
+    """Pack 4-bit integers as int8, two per byte along the last axis, the first one in the low half."""
     odd = numbers.shape[-1] % 2
     pairs = np.pad(numbers.astype(np.int8), [(0, 0)] * (numbers.ndim - 1) + [(0, odd)])
     both: Array = ((pairs[..., ::2] & 15) | (pairs[..., 1::2] << 4)).astype(np.int8)
@@ -76,7 +78,7 @@ def nibbles(numbers: Array) -> Array:
 
 
 def records(*parts: Array) -> Words:
-    """Concatenate the bytes of several parts, record by record, each padded to whole words; returns
+    """Concatenate the bytes of several parts, record by record, each padded to a word boundary; returns
     ``[records, words]``.
     """
     made = []
@@ -98,11 +100,11 @@ def stream(
     halves: bool = False,
     pairs: bool = False,
 ) -> Const:
-    """Make a constant of ``header`` and ``count`` records of ``words`` words each.
+    """Return a constant of ``header`` and ``count`` records of ``words`` words each.
 
-    ``make`` returns a slice of the records as ``[records, words]``, so that memory stays small. ``weights``
-    is the byte range within a record that holds weights, if these may be coded; for ``halves`` and ``pairs``
-    see ``WeightRows``.
+    ``make`` returns a slice of the records as ``[records, words]``, so that little memory is needed.
+    ``weights`` is the byte range within a record that holds weights, if these may be stored as codes; for
+    ``halves`` and ``pairs`` see ``WeightRows``.
     """
     length = len(header) + count * words
 

@@ -20,5 +20,5 @@ def c_number(value: float | int | bool, c_type: str) -> str:
 
 
 def plus(number: int) -> str:
-    """Return the text that adds a constant to a term: ``+ 3``, ``- 128``."""
+    """Return the C text that adds a constant to a term: ``+ 3``, ``- 128``."""
     return f"- {-number}" if number < 0 else f"+ {number}"

@@ -1,4 +1,4 @@
-"""Nested loops over tensors, with dimensions merged where the strides allow it."""
+"""Nested loops over tensors, with dimensions merged where strides permit."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ __all__ = ["Loop", "index_of", "merge", "repeated_strides", "strides_of"]
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop of ``count`` steps; each step advances operand i by ``strides[i]`` elements."""
+    """A loop of ``count`` steps, each of which advances operand i by ``strides[i]`` elements."""
 
     count: int
     strides: tuple[int, ...]
@@ -47,7 +47,7 @@ def merge(loops: Sequence[Loop], operands: int) -> tuple[Loop, ...]:
 
 
 def index_of(loops: Sequence[Loop], operand: int, prefix: str = "i") -> str:
-    """Return C for the index of an operand, where the loop counters are ``i0, i1, ...``."""
+    """Return C for the index of an operand, with loop counters ``i0, i1, ...``."""
     strides = [loop.strides[operand] for loop in loops]
     terms = [f"{prefix}{n}" + (f" * {s}" if s != 1 else "") for n, s in enumerate(strides) if s]
     return " + ".join(terms) or "0"

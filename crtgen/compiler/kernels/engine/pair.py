@@ -1,8 +1,8 @@
 """Layers on two cores: each core computes half of the output, with kernels for the smaller shapes.
 
-An image is cut between rows, or between pixels if each output depends on one position only. A layer with a
-single row of outputs is cut between outputs. The halves write disjoint bytes, read nothing that the other one
-writes, and have scratch buffers of their own. ``Share`` records these ranges, and the check of the plan
+An image is split between rows, or between pixels if each output depends on one position only. A layer with a
+single row of outputs is split between outputs. The halves write disjoint bytes, do not read what the other
+one writes, and have separate scratch buffers. ``Share`` records these ranges, and the check of the plan
 verifies them.
 """
 
@@ -51,7 +51,7 @@ class _Half:
 
 
 def on_two_cores(op: Op, sig: Signature, kernel: Kernel, known: Parts) -> Kernel:
-    """Return ``kernel``, or a kernel of two halves if that is fast enough to be worth it."""
+    """Return ``kernel``, or a kernel of two halves if that is sufficiently faster."""
     if kernel.is_alias or kernel.module is not None:
         return kernel
     found = [pair for halves in _cuts(op, sig) if (pair := _pair(halves, known)) is not None]

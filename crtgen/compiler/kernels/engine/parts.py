@@ -1,4 +1,6 @@
-"""Kernels that call other kernels: the arguments they pass on, and the scratch buffers of the callees."""
+"""Kernels that call other kernels: the arguments that they pass on, and the scratch buffers of the
+callees.
+"""
 
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
@@ -21,7 +23,7 @@ def find_part(op: Op, sig: Signature, target: Target) -> Part | None:
     """Return the fastest kernel for an operator, or None; for speed, the smallest of those that are nearly as
     fast.
 
-    If loops may have any length, memory counts first.
+    If loops may have any length, memory has priority.
     """
     level = find_level(target.optimize)
     kinds = level.kernels if level.streams else (target.optimize,)
@@ -37,9 +39,7 @@ def find_part(op: Op, sig: Signature, target: Target) -> Part | None:
 
 
 class Parts(Known):
-    """Cache of the parts found for one target; the search for row loops asks for the same ones again and
-    again.
-    """
+    """Cache of the parts found for one target; the search for row loops requests the same ones repeatedly."""
 
     def __init__(self, target: Target) -> None:
         super().__init__()
@@ -50,18 +50,18 @@ class Parts(Known):
         return self.once((op, described(sig)), lambda: find_part(op, sig, self.target))
 
     def number(self, key: Hashable) -> int:
-        """Return a small number for ``key``, equal for equal keys; it is faster to hash."""
+        """Return a small integer that identifies ``key``, because it can be hashed faster."""
         return self._numbers.setdefault(key, len(self._numbers))
 
 
 def described(sig: Signature) -> Hashable:
-    """Return a key that is equal for signatures that differ only in the names of non-constant values."""
+    """Return a key that is equal for signatures that only differ in the names of non-constant values."""
     values = (*sig.inputs, *sig.outputs)
     return tuple(v if v.is_constant else (v.shape, v.dtype, v.quant) for v in values)
 
 
 def arguments(parts: Sequence[Part]) -> tuple[tuple[str, ...], ...]:
-    """Return the arguments of each part after its images: constants, and ``work`` if it has scratch."""
+    """Return the arguments of each part apart from its images: constants, and ``work`` if it has scratch."""
     return tuple(
         (*(_name(number, const) for const in part.kernel.consts), *(["work"] if part.kernel.scratch else []))
         for number, part in enumerate(parts)

@@ -37,7 +37,7 @@ class RegisteredDesign:
     narrow_weights: bool
 
     def applies(self, sig: Signature, core: Core) -> bool:
-        """Return whether types, constants and core meet the requirements; the design may still refuse the
+        """Return True if types, constants and core meet the requirements; the design may still refuse the
         shape.
         """
         if self.types and (sig.x.dtype not in self.types or sig.y.dtype is not (self.to or sig.x.dtype)):
@@ -52,7 +52,7 @@ class RegisteredDesign:
     def kernel(self, op: Op, sig: Signature, target: Target) -> Kernel | None:
         """Return the kernel, or None if the design does not apply.
 
-        Designs only know ``speed`` and ``size``; for a single layer, ``balanced`` is the same as ``speed``.
+        Designs only know ``speed`` and ``size``; for a single layer, ``balanced`` means ``speed``.
         """
         if not self.applies(sig, target.core) or (self.needs is not None and _is_bare(op, sig)):
             return None
@@ -94,8 +94,8 @@ def design(
 
     ``types`` are the allowed element types of the first input, any if empty; the output has the same type, or
     ``to``. ``needs`` is a feature of the core. ``weights`` are the indices of the inputs that must be
-    constant, all others must not be; None accepts any. ``narrow_weights``: the design also accepts weights of
-    the scheme's narrower type.
+    constant, while all others must not be; None accepts any. ``narrow_weights``: the design also accepts
+    weights of the scheme's narrower type.
 
     The function is called with (operator, signature, target), where the target's level is ``speed`` or
     ``size``. It returns a kernel, or None for shapes or values that it does not support.
@@ -121,7 +121,7 @@ def _load_designs(core: Core | None) -> None:
 def registered(operator: type[Op], core: Core | None = None) -> tuple[RegisteredDesign, ...]:
     """Return the designs of an operator: its own, then those of its traits.
 
-    With ``core``, designs for features that it lacks may be missing. The order is that of the module names.
+    With ``core``, designs for features that it lacks may be omitted. The order is that of the module names.
     """
     _load_designs(core)
     return tuple(entry for kind in operator.__mro__ for entry in _DESIGNS.get(kind, ()))
@@ -132,7 +132,7 @@ def applicable(op: Op, sig: Signature, target: Target) -> list[Kernel]:
 
 
 def most_special(op: Op, sig: Signature, target: Target) -> list[Kernel]:
-    """Return the kernels of ``applicable`` that use the most special feature: Helium first, then DSP, FPU or
+    """Return those kernels of ``applicable`` that use the most specialised feature: Helium, then DSP, FPU,
     Thumb code.
 
     Portable kernels are returned only if there are no others, since they are hardly ever as fast.
@@ -158,8 +158,8 @@ def select(
     """Choose a kernel for each node, by node name. Raises ``UnsupportedError`` if a node has none.
 
     The choice is the best for the whole graph by the level's objective: see ``crtgen.compiler.level`` and
-    ``choose``. Nodes in ``fixed`` keep the kernel given there. Kernels that need more than ``most`` bytes of
-    the arena are dropped if others need less. Control flow has no kernels.
+    ``choose``. Nodes in ``fixed`` keep the given kernel. Kernels that need more than ``most`` bytes of the
+    arena are dropped if others need less. Control flow has no kernels.
     """
     level = find_level(target.optimize)
     nodes = [node for node in graph.nodes if not isinstance(node.op, ControlFlow)]

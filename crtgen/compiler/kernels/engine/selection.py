@@ -1,4 +1,4 @@
-"""The choice among candidate kernels for all layers at once, since layers can share code."""
+"""Chooses among candidate kernels for all layers at once, since layers can share code."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,7 +40,7 @@ def _numbered(kernels: Iterable[Kernel]) -> dict[Kernel, int]:
 
 
 class _Choice:
-    """The current choice by layer name, with the number of layers that use each function."""
+    """The current choice by layer name, and the number of layers that use each function."""
 
     def __init__(
         self,

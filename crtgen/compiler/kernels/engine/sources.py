@@ -1,4 +1,4 @@
-"""Sources, module and device that a kernel of an external code generator belongs to."""
+"""Sources, module and device to which a kernel of an external code generator belongs."""
 
 from dataclasses import dataclass
 
@@ -7,9 +7,9 @@ __all__ = ["DeviceContext", "ModuleOf", "SourceLibrary"]
 
 @dataclass(frozen=True, slots=True)
 class SourceLibrary:
-    """A library of C or assembly sources that a kernel links with: paths, contents, include folders.
+    """A library of C or assembly sources with which a kernel is linked: paths, contents, include folders.
 
-    The files go into the project below ``model/external/<name>``.
+    The files go into the project's folder ``model/external/<name>``.
     """
 
     name: str
@@ -19,7 +19,7 @@ class SourceLibrary:
 
 @dataclass(frozen=True, slots=True)
 class DeviceContext:
-    """The device that a module runs on. Two instances of an accelerator are two contexts."""
+    """The device on which a module runs. Two instances of an accelerator are two contexts."""
 
     kind: str = "cpu"
     index: int = 0
@@ -30,7 +30,7 @@ class DeviceContext:
 
 @dataclass(frozen=True, slots=True)
 class ModuleOf:
-    """The module of an external code generator that a kernel belongs to.
+    """The module of an external code generator to which a kernel belongs.
 
     ``handle`` is a constant C expression of type ``void *``, the device. Kernels of such a module take a last
     parameter ``void *device``.

@@ -1,4 +1,4 @@
-"""All kernels of a layer: each design in each variant, under names that stay the same between versions."""
+"""All kernels of a layer: each design in each variant, under names that are stable between versions."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 class Candidate:
     """A kernel, its design's name and its variant, the first in ``VARIANTS`` that yields this kernel.
 
-    If several designs have the same name, the variants of all but the first end in a number.
+    If several designs have the same name, the variants of all except the first end with a number.
     """
 
     design: str
@@ -45,9 +45,9 @@ class Candidate:
 
 
 def candidates(op: Op, sig: Signature, target: Target, coded: bool = False) -> tuple[Candidate, ...]:
-    """Return all different kernels of a layer, independent of the target's level.
+    """Return all distinct kernels of a layer, independent of the target's level.
 
-    ``coded``: include those that decode weights with any number of distinct values.
+    ``coded``: include kernels that decode weights with any number of distinct values.
     """
     found: dict[tuple[str, str], Candidate] = {}
     seen = set()
@@ -75,7 +75,7 @@ def _numbered(variant: str) -> Iterator[str]:
 
 
 def content_of(kernel: Kernel) -> tuple[Any, ...]:
-    """Return a key that tells the kernels of a layer apart: code, arguments and memory."""
+    """Return a key that distinguishes the kernels of a layer: code, arguments and memory."""
     consts = tuple((const.name, const.dtype, const.shape) for const in kernel.consts)
     parts = tuple(content_of(part.kernel) for part in kernel.parts)
     return kernel.function, consts, kernel.scratch, parts

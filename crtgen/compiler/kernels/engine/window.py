@@ -26,8 +26,8 @@ __all__ = [
 
 
 def is_row(op: Conv2d | FullyConnected, sig: Signature) -> bool:
-    """Return whether a layer multiplies one row of inputs by the weights; true for a convolution over the
-    whole image.
+    """Return True if a layer multiplies one row of inputs by the weights; this includes a convolution over
+    the whole image.
     """
     x, w = sig.inputs[:2]
     if isinstance(op, FullyConnected):
@@ -85,7 +85,7 @@ class WindowShape:
 
     @classmethod
     def whole(cls, images: int, pixels: int, channels: int) -> "WindowShape":
-        """Return a window that covers all pixels of an image, as one row."""
+        """Return a window that covers all pixels of an image, treated as one row."""
         return cls(images, 1, pixels, channels, 1, 1, 1, pixels, 0, 0, 1, 1, 0, 0)
 
     @property
@@ -105,7 +105,7 @@ class WindowShape:
 
     @property
     def columns(self) -> int:
-        """Input columns that a row of outputs depends on, padding included."""
+        """Input columns on which a row of outputs depends, including padding."""
         return (self.out_width - 1) * self.stride_x + (self.taps_x - 1) * self.dilation_x + 1
 
     @property
@@ -128,7 +128,7 @@ class WindowShape:
         return self.batch * self.out_height * self.out_width
 
     def inside(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return the number of window rows inside the image by output row, and of window columns by output
+        """Return the number of window rows inside the image, by output row, and of window columns, by output
         column.
         """
         rows, columns = self.taps_inside()
@@ -156,7 +156,7 @@ class WindowShape:
         return float(rows.all(axis=1).mean()) * float(columns.all(axis=1).mean())
 
     def first_reads(self) -> npt.NDArray[np.int64]:
-        """Return for each output pixel, in order, the first input element that it may read."""
+        """Return, for each output pixel in order, the first input element that it may read."""
         rows = np.maximum(np.arange(self.out_height) * self.stride_y - self.top, 0)
         columns = np.maximum(np.arange(self.out_width) * self.stride_x - self.left, 0)
         images = np.arange(self.batch) * self.height * self.width
@@ -166,10 +166,10 @@ class WindowShape:
 
 
 def least_lead(written: Sequence[int] | npt.NDArray[np.int64], unread: npt.NDArray[np.int64]) -> int:
-    """Return the least lead at which no write destroys input that is still needed.
+    """Return the smallest lead at which no write destroys input that is still needed.
 
-    Work proceeds in steps: after step i the output is written up to byte ``written[i]``, and later steps read
-    no input before byte ``unread[i]``.
+    Work proceeds in steps: after step i the output is written up to byte ``written[i]``, and later steps do
+    not read input before byte ``unread[i]``.
     """
     ends = np.asarray(written, np.int64)
     starts = np.minimum.accumulate(np.asarray(unread, np.int64)[::-1])[::-1]
@@ -195,17 +195,18 @@ def rows_lead(
 
 
 def ring_lead(window: WindowShape, outputs: int) -> int:
-    """Return the lead of a kernel that writes a row of outputs after copying all rows of its windows to a
-    ring.
+    """Return the lead of a kernel that copies all rows of its windows to a ring before it writes a row of
+    outputs.
     """
     rows = np.arange(window.out_height)
     return rows_lead(window, rows + 1, rows * window.stride_y + window.rows - window.top, outputs)
 
 
 def tiles_lead(reads: npt.NDArray[np.int64], tile: int, outputs: int, whole: bool) -> int:
-    """Return the lead of a kernel that computes ``tile`` pixels at a time, the last tile moved back to fit.
+    """Return the lead of a kernel that computes ``tile`` pixels at a time, with the last tile moved back to
+    fit.
 
-    ``reads`` is, for each pixel, the first input element that it may read; a pixel has ``outputs`` output
+    ``reads`` has, for each pixel, the first input element that it may read; a pixel has ``outputs`` output
     elements. With ``whole``, a tile is read completely before any of it is written.
     """
     starts = np.minimum(np.arange(0, len(reads), tile), len(reads) - tile)
@@ -215,8 +216,8 @@ def tiles_lead(reads: npt.NDArray[np.int64], tile: int, outputs: int, whole: boo
 
 
 def as_row(window: WindowShape) -> WindowShape:
-    """Return an image of one column as an image of one row; the results differ only where a window reads
-    nothing but padding.
+    """Return an image of one column as an image of one row; results only differ where a window reads nothing
+    but padding.
     """
     if window.width > 1 or window.taps_x > 1 or window.out_width > 1 or window.left > 0:
         return window

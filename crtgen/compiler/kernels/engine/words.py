@@ -1,4 +1,4 @@
-"""Words of constants and rows of weights, in slices that keep memory small."""
+"""Words of constants and rows of weights, processed in slices to save memory."""
 
 from collections.abc import Iterator
 
@@ -31,6 +31,6 @@ def by_output(w: Value) -> Int8:
 
 
 def some_at_a_time(rows: int, numbers: int) -> Iterator[slice]:
-    """Yield slices that together cover ``rows`` rows of ``numbers`` numbers each."""
+    """Yield slices that together cover ``rows`` rows of ``numbers`` values each."""
     step = max(_AT_A_TIME // max(numbers, 1), 1)
     return (slice(first, min(first + step, rows)) for first in range(0, rows, step))

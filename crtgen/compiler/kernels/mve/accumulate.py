@@ -1,4 +1,4 @@
-"""Kernels of plain sums of products with Helium, taken from the kernels of the layers that contain them."""
+"""Plain sums of products with Helium, by the kernels of the layers that contain them."""
 
 from crtgen.compiler.kernels.engine.kernel import Kernel, Target
 from crtgen.compiler.kernels.engine.registry import design

@@ -1,4 +1,4 @@
-"""Sums, differences and products with Helium, of operands that may be repeated or constant."""
+"""Sums, differences and products with Helium, for operands that may be broadcast or constant."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -31,7 +31,7 @@ _TRIES = 4  # shifts tried from the largest one down
 
 @design(Add, Sub, types=(DType.INT8,), needs="mve", weights=None)
 def sums(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
-    """Sums and differences of int8 with factors that a search finds; None if no factors are exact."""
+    """Sums and differences of int8 with factors found by a search; None if no factors are exact."""
     form = solve_sum(op, quants_of(sig))
     if form is None:
         return None
@@ -78,7 +78,7 @@ def _sum(o: Operands, form: SumForm, factors: tuple[int, int], still: bool) -> E
 
 @design(Add, Sub, types=(DType.INT8,), needs="mve", weights=None)
 def exact_sums(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
-    """Sums and differences of int8 with each of TFLite's roundings; None as in ``elementwise``."""
+    """Sums and differences of int8 with all of TFLite's roundings; None as in ``elementwise``."""
     p, way = op.parameters(sig), walk(sig)
     form = StoreForm((p.act_min, p.act_max))
     if isinstance(p, FusedAddParams):
@@ -220,7 +220,7 @@ def _product(
 
 @lru_cache(maxsize=256)
 def solve_sum(op: Add | Sub, quants: tuple[Quant, Quant, Quant]) -> SumForm | None:
-    """Find factors of ``sat8((x0 * factors[0] + x1 * factors[1] + constant) >> shift)`` that equal the
+    """Return factors with which ``sat8((x0 * factors[0] + x1 * factors[1] + constant) >> shift)`` equals the
     reference for every pair.
 
     None if the search finds none.

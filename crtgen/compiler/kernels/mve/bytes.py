@@ -1,4 +1,4 @@
-"""Copying and filling, in loops that mask the last vector by themselves."""
+"""Copying and filling, in tail-predicated loops."""
 
 from functools import cache, lru_cache
 
@@ -33,7 +33,9 @@ def fill() -> Routine:
 
 @lru_cache(maxsize=256)
 def copy_window(rows: int, words: int, pitch: int) -> Routine:
-    """Write ``window(to, from)``: ``words`` words of each of ``rows`` rows, ``pitch`` bytes apart."""
+    """Write ``window(to, from)``, which copies ``words`` words of each of ``rows`` rows, ``pitch`` bytes
+    apart.
+    """
     f = Function("window", "void *to", "const void *from", purpose="Copies a window.")
     to, source = f.arguments
     vector, row = f.vector("words"), f.core("a row")

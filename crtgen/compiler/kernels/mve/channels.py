@@ -1,7 +1,8 @@
 """Depthwise convolutions of int16 with Helium: two pixels times eight channels at a time.
 
-A tap takes eight inputs of a pixel and eight weights, which are widened as they are loaded. VMULLB multiplies
-the even lanes and VMULLT the odd ones, so a pixel has two vectors of sums. VSLI puts outputs back in order.
+For each tap, eight inputs of a pixel and eight weights are loaded, and the weights are widened by the load.
+VMULLB multiplies the even lanes and VMULLT the odd ones, so a pixel has two vectors of sums. VSLI restores
+the order of the outputs.
 """
 
 from dataclasses import dataclass, replace
@@ -32,10 +33,10 @@ _NOTE = "per eight channels: weights tap by tap, requantisation of even channels
 
 @dataclass(frozen=True, slots=True)
 class ChannelSums:
-    """The pixels of a row of outputs, two at a time: ``rows`` times ``columns`` taps, ``channels`` channels.
+    """A row of outputs, two pixels at a time: ``rows`` times ``columns`` taps, ``channels`` channels.
 
-    Pixels are ``step`` bytes apart, columns of taps ``apart`` bytes. The rows of the window are written out
-    if ``unrolled``; otherwise a loop runs over them.
+    Pixels are ``step`` bytes apart, columns of taps ``apart`` bytes. The rows of the window are unrolled if
+    ``unrolled``; otherwise they are a loop.
     """
 
     rows: int
@@ -56,7 +57,7 @@ class ChannelSums:
 
     @property
     def ragged(self) -> bool:
-        """True if the last group has less than eight channels."""
+        """True if the last group has fewer than eight channels."""
         return self.channels % _CHANNELS != 0
 
     @property
@@ -68,7 +69,8 @@ class ChannelSums:
 
 
 class _ChannelsWriter(Writer):
-    """Writes ``row(weights, y, x, end)``: the pixels of a row until their outputs reach ``end``.
+    """Writes ``row(weights, y, x, end)``, which computes the pixels of a row until their outputs reach
+    ``end``.
 
     ``x`` is the address of the row of inputs, or a list of several.
     """
@@ -227,8 +229,8 @@ def _view(window: WindowShape, epilogue: MveEpilogue, most: int) -> MveConvView 
 
 
 def stream_of_channels(weights: Int64, requant: Requantisation) -> Const:
-    """Return ``weights[O, taps]`` by eight channels, each block with the constants of the even ones, then of
-    the odd ones.
+    """Return ``weights[O, taps]`` in blocks of eight channels, each with the constants of the even ones, then
+    of the odd ones.
     """
     channels, taps = weights.shape
     groups = -(-channels // _CHANNELS)

@@ -1,4 +1,4 @@
-"""Sums, or maxima, of neighbouring columns of a matrix of int8 or int16 with Helium."""
+"""Sums or maxima of the columns of an int8 or int16 matrix with Helium."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ class Columns:
     """An image of ``rows`` rows, ``pitch`` bytes apart, each with ``blocks * unroll`` pixels ``step`` bytes
     apart.
 
-    Elements have ``size`` bytes, and a vector holds ``lanes`` of them; sums have twice the bytes. The caller
-    passes the numbers of rows and blocks if they are ``given``. If ``rest`` is not 0, only that many columns
+    Elements have ``size`` bytes, and a vector holds ``lanes`` of them; sums have twice the bytes. With
+    ``given``, the caller passes the numbers of rows and blocks. If ``rest`` is not 0, only that many columns
     of the vector are read.
     """
 
@@ -37,8 +37,8 @@ class Columns:
 
 @lru_cache(maxsize=256)
 def sums(k: Columns) -> Routine:
-    """Write ``sums(x, to, rows, pixels)``: sums of a vector's columns, or of half of them if ``rest`` is no
-    more.
+    """Write ``sums(x, to, rows, pixels)``: sums of a vector's columns, or of half of them if ``rest`` columns
+    fit there.
     """
     half, bits = k.lanes // 2, 16 * k.size
     writer = _ColumnsWriter(k, "sums", f"int{bits}_t *to")

@@ -1,7 +1,7 @@
 """Convolutions with Helium: the matrix micro-kernel over pairs of pixels.
 
-The inputs of a window are read in place, from the image or, where there is padding, from a ring of
-padded rows in scratch; windows of many rows or few channels are gathered into scratch first.
+The inputs of a window are read in place, from the image or, with padding, from a ring of padded rows in
+scratch; windows with many rows or few channels are gathered into scratch first.
 """
 
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ _NOTE = "per four channels: weights by vectors of inputs, requantisation"
 
 
 class PairsOfPixels(Protocol):
-    """A micro-kernel: ``row(weights, y, x, end)`` for the pixels of a row, two at a time."""
+    """A micro-kernel ``row(weights, y, x, end)`` for the pixels of a row, two at a time."""
 
     @property
     def pixel_bytes(self) -> int: ...
@@ -83,10 +83,10 @@ class PixelsView:
 
 @dataclass(frozen=True, slots=True)
 class MveConvView:
-    """A convolution: two pixels at a time; the last two of a row of outputs may overlap.
+    """A convolution, two pixels at a time; the last two of a row of outputs may overlap the previous ones.
 
-    The ``window``'s channels are bytes. ``row_offsets`` locate the rows of the window to which the
-    micro-kernel or the gathering gets pointers.
+    The ``window``'s channels are bytes. ``row_offsets`` locate the window rows whose addresses are passed to
+    the micro-kernel or to the gathering.
     """
 
     micro: PairsOfPixels | Stationary
@@ -157,8 +157,8 @@ class MveConvView:
         return Work(runs + gathered).block("call", calls).block("gather", self.lines * gather.calls)
 
     def calls(self, count: int) -> tuple[tuple[int, str], ...]:
-        """Return the calls of the micro-kernel for ``count`` gathered windows: the first window, and the last
-        argument in C.
+        """Return the calls of the micro-kernel for ``count`` gathered windows: each with the first window,
+        and the last argument in C.
         """
         if isinstance(self.micro, Stationary):
             return ((0, str(count // self.micro.unroll)),)
@@ -189,14 +189,14 @@ class MveConvView:
 def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
     """Convolution of int8 and int16.
 
-    None if neither rows nor columns of outputs have two pixels, or without an exact requantisation.
+    None if no two outputs of a row or a column are adjacent, or without an exact requantisation.
     """
     return conv_kernel(op, op.parameters(sig), sig, target)
 
 
 @design(Conv2d, types=(DType.INT8, DType.INT16), needs="mve", weights=(1, 2))
 def two_groups(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
-    """Convolution with two groups of channels per round of the loop: faster, and more code."""
+    """Convolution with two groups of channels per iteration: faster, but with more code."""
     return conv_kernel(op, op.parameters(sig), sig, target, at_once=2)
 
 
@@ -204,7 +204,7 @@ def conv_kernel(
     op: Conv2d, params: ConvParams, sig: Signature, target: Target, at_once: int = 1
 ) -> Kernel | None:
     """Return the kernel of a convolution with this requantisation, with ``at_once`` groups of channels per
-    round.
+    iteration.
     """
     _, w, b = sig.inputs
     weights, bias = by_output(w), b.array().astype(np.int64)
@@ -221,8 +221,8 @@ def windows_kernel(
     int4: bool = False,
     at_once: int = 1,
 ) -> Kernel | None:
-    """Return the kernel for ``weights[O, inputs of a window]``; None if no two outputs are adjacent, or if
-    inexact.
+    """Return the kernel for ``weights[O, inputs of a window]``; None if no two outputs are adjacent, or
+    without an exact requantisation.
 
     ``int4``: weights have four bits.
     """
@@ -257,7 +257,7 @@ def windows_kernel(
 def requantise(
     params: ConvParams, weights: Int8 | Int64, bias: Int64, int4: bool = False
 ) -> Requantisation | None:
-    """Return the requantisation of ``weights[O, K]``, whose sums use raw inputs; None if inexact."""
+    """Return the requantisation of ``weights[O, K]``, whose sums use raw inputs; None if no form is exact."""
     start = bias + params.input_offset * weights.sum(axis=1)
     found = requantisation(rescale_of(params, weights, bias), start)
     if found is None or not int4:
@@ -274,7 +274,8 @@ def matrix_of_pixels(
     int4: bool = False,
     at_once: int = 1,
 ) -> Kernel | None:
-    """``pixels`` rows of inputs times ``weights[O, K]``; None for one row, for a huge one, or if inexact.
+    """Return the kernel of ``pixels`` rows of inputs times ``weights[O, K]``; None for a single row, for very
+    long ones, or without an exact requantisation.
 
     ``int4``: weights have four bits.
     """
@@ -327,8 +328,8 @@ def _views(
 def gathering(
     window: WindowShape, fill: int, fast: bool
 ) -> tuple[GatheredWindows, Ring | None, tuple[int, ...]]:
-    """Return the gathering of windows, the ring that pads their rows (None if not needed), and the rows in
-    it.
+    """Return how windows are gathered, the ring buffer that pads their rows (None if not needed), and the
+    number of its rows.
     """
     joined = window.dilation_x == 1 or window.taps_x == 1
     length = window.channels * (window.taps_x if joined else 1)

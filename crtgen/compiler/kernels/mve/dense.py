@@ -33,8 +33,9 @@ class MveDenseView:
     """A layer of ``outputs`` sums of products, ``at_once`` of them (4 or 8) together; inputs have ``size``
     bytes.
 
-    ``head`` vectors of inputs are written out, then a loop runs ``rounds`` times over ``unroll`` more. If
-    ``tail`` is not 0, only that many bytes of the first vector count. ``int4``: weights have four bits.
+    ``head`` vectors of inputs are unrolled, then a loop of ``rounds`` iterations processes ``unroll`` more
+    each. If ``tail`` is not 0, only that many bytes of the first vector are used. ``int4``: weights have four
+    bits.
     """
 
     size: int
@@ -155,7 +156,7 @@ def dense(op: FullyConnected | Conv2d, sig: Signature, target: Target) -> Kernel
 
 
 def dense_kernel(params: ConvParams, sig: Signature, target: Target) -> Kernel | None:
-    """Return the kernel of a fully connected layer that treats its sums as ``params`` say; None as for
+    """Return the kernel of a fully connected layer with the requantisation of ``params``; None as for
     ``dense``.
     """
     x, w, b = sig.inputs
@@ -180,10 +181,11 @@ def dense_kernel(params: ConvParams, sig: Signature, target: Target) -> Kernel |
 def row_of_sums(
     weights: Int8, start: Int64, rescale: Rescale, size: int, target: Target, int4: bool = False
 ) -> tuple[Routine, Const] | None:
-    """Write ``dense(x, y, weights)`` for a row of inputs times ``weights[O, K]``, and its weights.
+    """Return the routine ``dense(x, y, weights)`` for a row of inputs times ``weights[O, K]``, and its packed
+    weights.
 
-    Inputs have ``size`` bytes, weights have four bits with ``int4``; sums begin with ``start``. None if
-    inexact.
+    Inputs have ``size`` bytes, weights have four bits with ``int4``; sums start at ``start``. None without an
+    exact requantisation.
     """
     header, requant = shared_requantisation(rescale, start)
     if requant is None:
@@ -208,7 +210,7 @@ def shared_requantisation(rescale: Rescale, start: Int64) -> tuple[Words, Requan
     """Return the words that all outputs share (multiplier and last constant, four times each), and the
     requantisation.
 
-    None if inexact.
+    None without an exact requantisation.
     """
     shared = requantisation(rescale.united(), start) if rescale.uniform else None
     if shared is not None:

@@ -1,9 +1,9 @@
 """Depthwise convolutions with Helium.
 
-Four rows of the image are interleaved in scratch, a word for each element, so that one gathering load of four
-words is a patch of 4x4 inputs of a channel. With stride 1 and a window of at most 3x3, a patch serves a
-square of four outputs, with the weights moved by a column, a row, or both; otherwise one output needs up to
-four patches. Eight outputs of a channel are requantised together and scattered.
+Four rows of the image are interleaved in scratch, one word per element, so that one gather load of four words
+is a patch of 4x4 inputs of a channel. With stride 1 and a window of at most 3x3, a patch serves a square of
+four outputs, with the weights moved by a column, a row, or both; otherwise one output needs up to four
+patches. Eight outputs of a channel are requantised together and scattered.
 """
 
 import numpy as np
@@ -65,7 +65,7 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | N
 
 
 def patches_kernel(name: str, view: PatchDepthwiseView, weights: Int64, constants: Int64) -> Kernel:
-    """The kernel for ``weights[rows, columns, O]`` of a patch."""
+    """Return the kernel for ``weights[rows, columns, O]`` of a patch."""
     order = np.arange(view.outputs).reshape(-1, view.multiplier).T.ravel()
     return Kernel(
         design=name,
@@ -130,7 +130,7 @@ def _parts(width: int, most: int) -> tuple[tuple[int, ...], int]:
 
 
 def steps_on(batches: tuple[Batch, ...]) -> bool:
-    """Return whether offsets of loads reach all steps from patch to patch."""
+    """Return True if the offsets of loads reach all steps from patch to patch."""
     return all(abs(patch.advance) <= _FAR_VECTOR for batch in batches for patch in batch.patches)
 
 

@@ -1,8 +1,8 @@
-"""Common part of element-wise kernels with Helium, for one operand or two.
+"""Common part of element-wise kernels with Helium, for one or two operands.
 
-A run is the longest stretch of elements in which each operand either advances with the output or stays at one
-value. Vectors hold four elements as 32 bits (16 as bytes); the remainder is masked. Around the run are scalar
-loops, for broadcast operands.
+A run is the longest stretch of elements in which each operand either advances with the output or is a single
+value. Vectors hold four elements as 32 bits (16 as bytes); the tail is predicated. Scalar loops around the
+run handle broadcast operands.
 """
 
 from collections.abc import Callable, Sequence
@@ -55,15 +55,15 @@ class Reading:
 
     @property
     def still(self) -> bool:
-        """True if the second operand stays at one value during a run."""
+        """True if the second operand is a single value during a run."""
         return self.loops[-1].strides[1] == 0
 
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """The function that is written, and its registers: addresses of the operands in the walk's order.
+    """The function under construction, and its registers: addresses of the operands in reading order.
 
-    ``tables`` are addresses of further constants.
+    ``tables`` are addresses of additional constants.
     """
 
     f: Function
@@ -74,7 +74,7 @@ class Operands:
 @dataclass(frozen=True, slots=True)
 class ElementSteps:
     """Code of an operator: ``vector`` appends it for one vector and returns the register of the results;
-    ``entry`` runs before each run.
+    ``entry`` is appended before each run.
     """
 
     vector: Callable[[], str]
@@ -111,8 +111,7 @@ def elementwise(
     form: StoreForm = StoreForm(),
     consts: Sequence[Const] = (),
 ) -> Kernel | None:
-    """Return the kernel that takes these steps; None if the operands need more loops than there are
-    registers.
+    """Return the kernel with these steps; None if the operands need more loops than there are registers.
 
     ``steps`` appends the code before the loops, and returns the code for each run and vector. ``consts`` are
     tables.
@@ -211,10 +210,10 @@ def run_loops(
     vector: Callable[[], None],
     entry: Callable[[], None] = lambda: None,
 ) -> Sequence[int]:
-    """Append the loops, outermost first, of strides in bytes; how far the pointers have moved.
+    """Append the loops, outermost first, with strides in bytes; return how far the pointers have moved.
 
-    ``shape`` is elements in a vector, and how many vectors are written out. A run moves addresses on by whole
-    vectors, which the loop around it makes up for.
+    ``shape`` is the number of elements in a vector, and the number of unrolled vectors. A run advances
+    addresses by whole vectors, which the enclosing loop compensates.
     """
     (loop, *inner), (lanes, unroll) = loops, shape
     if not inner:

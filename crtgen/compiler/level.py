@@ -1,4 +1,4 @@
-"""The levels of optimisation, and what each of them means to the tools that build the code."""
+"""The levels of optimisation, and the settings that each of them implies for the tools."""
 
 from dataclasses import dataclass
 from math import inf
@@ -13,12 +13,12 @@ class Level:
     """A level of optimisation.
 
     ``flag`` is the option with which GCC and Clang compile the models' code. ``small_libc``: bare-metal
-    programs use the small memory functions of the runtime instead of the C library's. ``kernels`` are the
-    kinds of kernels to choose from: those written for ``speed`` or for ``size``. ``flash`` and ``memory`` are
-    exchange rates: the percentage of a model's instructions that one percent of its flash, or of its memory,
-    is worth. Loops over rows may add at most ``slower``, a fraction of the time, and must save at least the
-    fraction ``saves`` of the arena; ``streams``: they may have any length. ``expanded``: weights may take
-    several times their size in flash where that is faster.
+    programs use the runtime's small memory functions instead of the C library's. ``kernels`` are the kinds of
+    kernels to choose from: those written for ``speed`` or for ``size``. ``flash`` and ``memory`` are exchange
+    rates: the percentage of a model's instructions that one percent of its flash, or of its memory, is worth.
+    Row loops may add at most ``slower``, a fraction of the time, and must save at least the fraction
+    ``saves`` of the arena; ``streams``: they may have any length. ``expanded``: weights may take several
+    times their size in flash if that is faster.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Level:
     expanded: bool = False
 
     def objective(self, instructions: float, flash: float = 0.0, memory: float = 0.0) -> float:
-        """Return the objective to minimise, from shares of a model's instructions, flash and memory."""
+        """Return the objective to minimise, from fractions of a model's instructions, flash and memory."""
         return instructions + self.flash * flash + self.memory * memory
 
 

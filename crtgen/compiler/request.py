@@ -36,12 +36,12 @@ class Request:
     straight-line calls, or ``graph`` for tables of calls of packed functions. ``keep_inputs`` keeps the
     inputs intact during a run. ``passes`` rewrite the network first, without changing its results.
 
-    ``generators`` are external code generators in the order of their claims. Operators that none of them
-    takes are refused or, with ``fallback``, computed by crtgen's own kernels. Generators also have the
-    sources of libraries that imported code calls.
+    ``generators`` are external code generators, in order of precedence. Operators that none of them takes are
+    refused or, with ``fallback``, computed by crtgen's own kernels. Generators also have the sources of
+    libraries that imported code calls.
 
     ``sliding``: the networks run on overlapping windows, and a run gets only the new part of the window. At
-    the level ``size``, less is kept from run to run and more is computed.
+    the level ``size``, less is kept between runs and more is computed.
 
     ``place`` maps ``arena``, ``weights``, ``kernels`` or ``npu`` to a memory of the board; parts without an
     entry are with the other data or code, and the scratch memory of an NPU is in the arena. ``auto`` for
@@ -52,7 +52,7 @@ class Request:
 
     On two ``cores``, layers are computed in halves, one per core.
 
-    With ``feed`` ``rows``, the image arrives by rows and is never in memory as a whole.
+    If ``feed`` is ``rows``, the image arrives by rows and is never in memory as a whole.
     """
 
     board: Board
@@ -126,7 +126,7 @@ class Request:
     def spreads(self) -> bool:
         """True if the arena may be in several memories of the board.
 
-        Two cores, tables of the graph executor and other code generators know only one.
+        Two cores, tables of the graph executor and external code generators support only one.
         """
         plain = self.executor == "aot" and self.cores == 1 and not self.generators
         is_ours = "baremetal" in self.board.platforms or self.spreads_library
@@ -148,12 +148,14 @@ class Request:
 
     @property
     def arena_reads(self) -> FlashReads | None:
-        """Reads of the memory of the arena; None if it never waits, or is not known."""
+        """Read timing of the arena's memory; None if it never waits, or is unknown."""
         return self.board.reads(self.place.get("arena", self.board.data)) if self.board.memories else None
 
     @property
     def constants_reads(self) -> dict[str, FlashReads | None]:
-        """Reads of the memories that layers' constants may be in; empty if ``place`` names one for all."""
+        """Read timing of the memories that may hold layers' constants; empty if ``place`` names one for
+        all.
+        """
         if "weights" in self.place:
             return {}
         return {memory.name: self.board.reads(memory.name) for memory in self.board.memories}
@@ -164,7 +166,7 @@ class Request:
 
 
 class RequestFields(TypedDict, total=False):
-    """The fields of a ``Request`` beside the board, as keywords of ``compile``."""
+    """The fields of a ``Request`` apart from the board, as keywords of ``compile``."""
 
     # written by tools/options.py
     optimize: str

@@ -64,8 +64,8 @@ _HEAD = (
 class KernelChoice:
     """A layer, the digest of its shapes and attributes, and its design and variant.
 
-    ``figure`` is its measured figure in a run of the model, with its constants in ``memory``; empty if the
-    core waits for no memory, or if the layer has no constants.
+    ``figure`` is its measurement in a run of the model, with its constants in ``memory``, which is empty if
+    the core waits for no memory, or if the layer has no constants.
     """
 
     name: str
@@ -82,7 +82,7 @@ class KernelChoice:
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """The choices for a model on a board at a level; ``untuned`` and ``tuned`` are figures of a run.
+    """The choices for a model on a board at a level; ``untuned`` and ``tuned`` are measurements of a run.
 
     ``where`` is the file, for errors.
     """
@@ -108,9 +108,9 @@ class Tuned:
     def kernels(
         self, graph: Graph, target: Target, memories: Mapping[str, FlashReads | None]
     ) -> dict[str, Kernel]:
-        """Return the kernel of each layer, with its cost for constants where ``target`` has them.
+        """Return the kernel of each layer, with its cost for constants in the target's memory.
 
-        ``memories`` says how each memory of the board is read. If it is empty, all constants are in one
+        ``memories`` has the read timing of each memory of the board. If it is empty, all constants are in one
         memory, and the file's memories are ignored. Raises ``UsageError`` for a layer that differs from the
         tuned one, and for an unknown memory.
         """
@@ -122,7 +122,8 @@ class Tuned:
         }
 
     def on_core(self, graph: Graph) -> frozenset[str]:
-        """Return the layers of a graph, as it was before external generators, that they leave alone.
+        """Return the layers that stay on the core; ``graph`` is the one before external code generators took
+        their parts.
 
         Raises ``UsageError`` for a layer that differs from the tuned one.
         """
@@ -228,7 +229,7 @@ def _count(value: Any) -> int:
 
 
 def write_tuned(path: Path, entries: Sequence[Tuned]) -> None:
-    """Write the file, equal entries as equal bytes, in the order of models, boards and levels."""
+    """Write the file; equal entries give equal bytes, in the order of models, boards and levels."""
     blocks = [_block(entry) for entry in sorted(entries, key=lambda entry: entry.key)]
     files.write(path, "\n".join([_HEAD, *blocks]).encode())
 

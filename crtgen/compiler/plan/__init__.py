@@ -1,4 +1,4 @@
-"""Memory planning: order, lifetimes, in-place, row loops, offsets in one static arena."""
+"""Memory planning: order, lifetimes, in-place updates, row loops, offsets in one static arena."""
 
 from typing import TYPE_CHECKING
 

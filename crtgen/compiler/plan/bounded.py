@@ -1,4 +1,4 @@
-"""Layout with the least arena, by branch and bound on which of two items is the lower one.
+"""Layout with the smallest arena, by branch and bound on which of two items is the lower one.
 
 The problem is that of ``layout``: of two items that hold data at the same time, one is below the other by at
 least a gap. Once every such pair has an order, the lowest offsets follow by longest paths. So the search is
@@ -32,7 +32,7 @@ _MOST_LOOKED_AT = 400_000
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The offset of each item, the bytes of the arena, and whether it is proven that no fewer suffice."""
+    """The offset of each item, the bytes of the arena, and True if it is proven that no fewer suffice."""
 
     offsets: tuple[int, ...]
     arena: int
@@ -40,12 +40,11 @@ class Layout:
 
 
 def lay(problem: Problem, enough: int = 0) -> Layout:
-    """Return the layout with the least arena, or any layout of at most ``enough`` bytes.
+    """Return the layout with the smallest arena, or any layout of at most ``enough`` bytes.
 
-    As a rule little has to be tried to see that an arena is too small. So the lower bound is tried first,
-    then the middle between the largest refuted size and the best layout. If the search is given up, the
-    result is the best of the search and of the heuristic. The same problem has the same layout on every
-    machine.
+    Usually it takes little effort to see that an arena is too small. So the lower bound is tried first, then
+    the middle between the largest refuted size and the best layout. If the search is given up, the result is
+    the best of the search and of the heuristic. The same problem has the same layout on every machine.
     """
     best, proven, is_hard = lay_first_fit(problem), problem.lower_bound, False
     arena, limit = arena_of(problem, best), max(proven, enough)

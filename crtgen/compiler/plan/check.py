@@ -1,8 +1,8 @@
-"""The proof of a plan, from the definition: run it on paper and see that no byte is lost.
+"""The proof of a plan, from the definition: simulates a run and checks that no byte is lost.
 
-Every byte of the arena has an owner, the value that it holds a part of. Setting the inputs and running a
-step hand bytes over to new owners; whatever is read has to be owned by nothing else. This shares no code
-and no notion of lifetime with the allocator.
+Every byte of the arena has an owner, which is the value that it currently belongs to. Setting the inputs and
+running a step transfer bytes to new owners; whenever a value is read, it must still own all of its bytes.
+This shares no code and no notion of lifetime with the allocator.
 """
 
 from collections.abc import Iterable
@@ -24,8 +24,8 @@ _Memory = tuple[str, str]
 
 
 class _Paper:
-    """Memory on paper: an owner's number for each byte of the arena, of its parts and of each home; each
-    value's number.
+    """Simulated memory: the owner of each byte of the arena, of its parts and of each home; and each value's
+    index.
     """
 
     def __init__(self, plan: Plan) -> None:

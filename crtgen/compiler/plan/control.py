@@ -1,4 +1,4 @@
-"""From a graph to its plan: kernels are chosen, subgraphs planned, and chains of layers run by rows."""
+"""From a graph to its plan: chooses kernels, plans subgraphs, and joins chains of layers into row loops."""
 
 from collections.abc import Mapping
 from math import inf
@@ -32,10 +32,10 @@ def plan_model(
     """Return the plan of a model, and a note for each chain that runs by rows.
 
     A subgraph has a plan of its own, whose arena is scratch memory of the operator that runs it. It reads the
-    operator's inputs in place, and writes outputs in place where it can. Layers in ``fixed`` have their
-    kernels from there, and are in no chain; layers of subgraphs never are. With ``feed`` ``rows`` the image
-    arrives by rows; raises ``UnsupportedError`` if it cannot. If the level allows chains of any length, the
-    arena is the least that was found.
+    operator's inputs in place, and writes outputs in place if possible. Layers in ``fixed`` have the given
+    kernels, and are in no chain; layers of subgraphs never are. If ``feed`` is ``rows``, the image arrives by
+    rows; raises ``UnsupportedError`` if that is impossible. If the level permits chains of any length, the
+    plan has the smallest arena that was found.
     """
     apart, streams = frozenset(fixed), find_level(target.optimize).streams
 

@@ -1,4 +1,4 @@
-"""Drawing of an arena: a table with a bar for the lifetime of each place."""
+"""Draws an arena: a table with a bar for the lifetime of each place."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,7 +8,9 @@ __all__ = ["Bar", "chart"]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Bar:
-    """A place in the arena, in bytes, and from which moment to which it holds its data; see ``Lifetime``."""
+    """A place in the arena, in bytes, with the first and last moment at which it holds its data; see
+    ``Lifetime``.
+    """
 
     offset: int
     first: int

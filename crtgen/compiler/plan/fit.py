@@ -1,4 +1,4 @@
-"""Fit of models on a board before any compiler runs: its memories, and what must be in each."""
+"""Checks that models fit on a board before any compiler runs, given its memories and what must be in each."""
 
 from collections.abc import Mapping
 
@@ -13,9 +13,9 @@ def check_fit(
 ) -> None:
     """Raise ``DoesNotFitError`` if the arena or the constants, in bytes, are larger than their memory.
 
-    ``place`` names a memory for ``arena`` and ``weights``; without it they are where the board has data and
-    code. An arena that ``spreads`` may be in several memories. What passes may still not fit together with
-    code and stack: that the linker knows.
+    ``place`` names a memory for ``arena`` and ``weights``; by default they are with the board's data and
+    code. An arena that ``spreads`` may be in several memories. A model that passes may still not fit together
+    with code and stack; only the linker can tell.
     """
     if not board.memories:
         return

@@ -17,7 +17,7 @@ __all__ = ["Homes", "find_homes"]
 
 @dataclass(frozen=True, slots=True)
 class Homes:
-    """``names`` has the home of each value that has one, ``first`` the items that must run before an item."""
+    """``names`` maps values to their homes, ``first`` maps an item to the items that must run before it."""
 
     names: Mapping[str, str] = field(default_factory=dict)
     first: Mapping[str, frozenset[str]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""When each value, and the scratch memory of each step, is alive in the arena."""
+"""Lifetimes of each value, and of the scratch memory of each step, in the arena."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ class Lifetime:
     """A place in the arena or a part of it, with the first and last moment at which it holds its data.
 
     Moments are steps, counted from 1; 0 is before the first step, and the number of steps plus one is after
-    the last. ``name`` is that of the value, or of the step whose scratch memory it is; the memory that an NPU
-    wants apart ``is_apart``, too. A value that shows
-    another one in a new shape has the same place at the same time: ``alias_of`` names that one.
+    the last. ``name`` is that of the value, or of the step whose scratch memory it is; ``is_apart`` marks the
+    separate memory of an NPU. A value that is a view of another one with a new shape has the same place at
+    the same time: ``alias_of`` names that one.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The order of execution: the one with the least peak of live bytes.
+"""The order of execution: the one with the lowest peak of live bytes.
 
 What is in memory depends on which nodes have run, not on the order in which they ran. So the search
 goes over sets of nodes that are closed under "must run before" (the ideals of the graph), level by level,
@@ -26,10 +26,10 @@ _MOST_WAYS = 1 << 20
 
 
 class _OrderState(NamedTuple):
-    """A set of nodes that have run with the best way to it; sizes in units of the alignment.
+    """A set of nodes that have run, with the best order to reach it; sizes are in units of the alignment.
 
     ``done`` has a bit per node that has run, ``ready`` are the nodes that may run next. ``live`` is the size
-    of what is in memory now, ``rank`` the peak and the sum over the steps.
+    of the data in memory now, ``rank`` is the peak and the sum over the steps.
     """
 
     done: int
@@ -42,13 +42,13 @@ class _OrderState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """A node as the search sees it; sizes in units of the alignment.
+    """A node as the search sees it; sizes are in units of the alignment.
 
-    ``alone`` is what it needs beside live values, less what it saves by overwriting places that nobody else
-    reads. ``shared`` has, for each other place that it may overwrite, a bit per node that reads it; ``asked``
-    is its need for each set of these that is free. ``ends`` are the places that may be free after it, each
-    with a bit per node that reads it and its size. ``waiting`` are the nodes that need this one, each with a
-    bit per node that it needs.
+    ``alone`` is the memory that it needs in addition to live values, minus what it saves by overwriting
+    places that no other node reads. ``shared`` has, for each other place that it may overwrite, a bit per
+    node that reads it; ``asked`` is its need for each set of these that is free. ``ends`` are the places that
+    may be free after it, each with a bit per node that reads it and its size. ``waiting`` are the nodes that
+    depend on this one, each with a bit per node on which it depends.
     """
 
     node: int
@@ -60,7 +60,7 @@ class _Move:
     waiting: tuple[tuple[int, int], ...]
 
     def need(self, left: int) -> int:
-        """Return the bytes needed beside live data if only the nodes in ``left`` have not run yet."""
+        """Return the bytes needed in addition to live data if only the nodes in ``left`` have not run yet."""
         for readers in self.shared:
             if not readers & left:
                 return self.asked(tuple([not others & left for others in self.shared]))
@@ -154,7 +154,7 @@ def _path(state: _OrderState) -> tuple[int, ...]:
 
 
 def overlap(task: BufferUse, dying: frozenset[int], sizes: tuple[int, ...], align: int) -> int:
-    """Return the most that ``task`` can save by placing its outputs over ``dying`` places, in units of
+    """Return the most memory that ``task`` can save by placing its outputs over ``dying`` places, in units of
     ``align``.
     """
     pairs = {

@@ -1,7 +1,8 @@
 """Memory needs of a schedule: its places, and the effect of each item on them.
 
-The search for an order and the layout of the arena ask the same few questions a million times: how large is a
-place, from which task to which is it needed, what may overwrite it? Here the graph is reduced to the answers.
+The search for an order and the layout of the arena ask the same few questions a million times: the size of a
+place, from which task to which it is needed, and what may overwrite it. Here the graph is reduced to the
+answers.
 
 - A **place** (``Buffer``) is a value together with its aliases, which have no memory of their own, and with
   an output of the same size that a kernel writes over it, if nothing else reads the input.
@@ -30,8 +31,8 @@ _NO_HOMES = Homes()
 class Buffer:
     """One piece of memory: a value together with all its aliases.
 
-    ``size`` is bytes, ``writer`` the task that fills it (None: an input of the graph), ``readers`` a bit
-    per task that reads it, ``kept`` whether it has to hold its data until the run is over.
+    ``size`` is in bytes, ``writer`` is the task that fills it (None: an input of the graph), ``readers`` has
+    a bit per task that reads it, and ``kept`` is true if it must hold its data until the run ends.
     """
 
     values: tuple[str, ...]
@@ -58,7 +59,7 @@ class BufferUse:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Liveness:
-    """Places and tasks of a schedule; a task's number is its item's position."""
+    """Places and tasks of a schedule; a task's index is its item's position."""
 
     places: tuple[Buffer, ...]
     tasks: tuple[BufferUse, ...]
@@ -71,7 +72,7 @@ def find_liveness(
     keep_inputs: bool,
     homes: Homes = _NO_HOMES,
 ) -> Liveness:
-    """Return the places of ``graph``, with aliases and overwritten inputs united, and the effects of its
+    """Return the places of ``graph``, with aliases and overwritten inputs merged, and the effects of its
     items on them.
 
     A value with a home has no place. Raises ``UnsupportedError`` if an output is a constant.
@@ -188,8 +189,8 @@ def _task(item: Item, kernel: Kernel, where: Mapping[str, int], after: int) -> B
 def find_leads(
     item: Item, inplace: Iterable[InPlace], where: Mapping[str, int]
 ) -> Mapping[tuple[int, int], int]:
-    """Return leads by places. A place that is read through several inputs must be overwritable through
-    each.
+    """Return leads by places. A place that is read through several inputs must be overwritable through each
+    of them.
     """
     permits = {(permit.output, permit.input): permit.lead for permit in inplace if not permit.exact}
     leads: dict[tuple[int, int], int] = {}

@@ -39,9 +39,9 @@ __all__ = [
 class Stage:
     """An operator within a row loop.
 
-    ``image`` is the input that comes from the stage before. ``layer`` is a node that computes the other
-    operand of an addition beside it, for the same rows. ``since`` is the number of the stage whose output is
-    that operand; a ``RowStream`` keeps rows of it until then.
+    ``image`` is the input that comes from the previous stage. ``layer`` is a node that computes the other
+    operand of an addition, for the same rows. ``since`` is the index of the stage whose output is that
+    operand; a ``RowStream`` keeps rows of it until then.
     """
 
     node: Node
@@ -55,7 +55,7 @@ class Stage:
 
     @property
     def others(self) -> tuple[str, ...]:
-        """Inputs beside the image that the loop does not compute itself."""
+        """Inputs apart from the image that the loop does not compute itself."""
         if self.since is not None:
             return ()
         inputs = list(self.node.inputs)
@@ -126,17 +126,17 @@ class RowLoop:
 
     @property
     def inner(self) -> tuple[str, ...]:
-        """Values that never exist as a whole."""
+        """Values that are never in memory as a whole."""
         between = [stage.image for stage in self.stages[1:]]
         return (*between, *(stage.layer.outputs[0] for stage in self.stages if stage.layer is not None))
 
 
 @dataclass(frozen=True)
 class RowStream(RowLoop):
-    """Stages that take the rows of their image one after the other.
+    """Stages that take the rows of their image one after another.
 
     If it is ``fed``, the image is the model's input, which arrives a few rows at a time and is never stored
-    as a whole. The last stage may add up all rows; then ``rows`` are those of the stage before.
+    as a whole. The last stage may add up all rows; then ``rows`` are those of the previous stage.
     """
 
     fed: bool
@@ -148,7 +148,7 @@ class RowStream(RowLoop):
 
 @dataclass(frozen=True)
 class Branch(Call):
-    """A choice between two schedules, which are plans within the scratch memory of the item."""
+    """A choice between two schedules, whose plans are within the scratch memory of the item."""
 
     then: "Plan"
     otherwise: "Plan"
@@ -178,9 +178,9 @@ Item: TypeAlias = Call | RowLoop
 class Outside:
     """Values of a graph outside of its arena.
 
-    ``values`` exist when the graph starts, each in a home of its own name. ``pairs`` lists homes with the
-    value that each holds at the end of a run; a home that is no value holds nothing before. If the graph
-    ``is_inner``, all its outputs are among these, or are read in place.
+    ``values`` exist when the graph starts, each in a home with its own name. ``pairs`` lists homes with the
+    value that each holds at the end of a run; a home that is not the name of a value holds nothing before. If
+    the graph ``is_inner``, all its outputs are among these, or are read in place.
     """
 
     values: tuple[str, ...] = ()
@@ -194,10 +194,11 @@ class Outside:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """One item of the schedule at its place in the order.
+    """One item of the schedule at its position in the order.
 
-    ``scratch`` is where its working memory is, if it needs any, and ``apart`` where its working memory in
-    the part of the NPU is. ``waits`` are the modelled cycles in which the core waits for values and scratch.
+    ``scratch`` is the place of its working memory, if it needs any, and ``apart`` the place of its working
+    memory in the NPU's part. ``waits`` are the modelled cycles in which the core waits for values and
+    scratch.
     """
 
     item: Item
@@ -221,17 +222,17 @@ class Step:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """A graph with its schedule and its memory decided.
+    """A graph with its schedule and its memory layout.
 
-    ``slots`` gives every input, output and intermediate value its place in the arena; constants and values
+    ``slots`` maps every input, output and intermediate value to its place in the arena; constants and values
     within loops have none. ``arena`` is its size in bytes, ``lower_bound`` a size below which no layout of
-    this order exists, ``optimal`` whether ``arena`` is proven to be the least for this order. ``kept_inputs``
-    says that the inputs still hold their data after a run. ``needs`` are the bytes that each step alone
-    needs. ``outside`` are values outside of the arena, and ``homes`` has the home of each value that has one.
-    ``states`` are the homes of values that live from run to run, in memory of the model's own.
+    this order exists, ``optimal`` is true if ``arena`` is proven to be the smallest for this order.
+    ``kept_inputs``: the inputs still hold their data after a run. ``needs`` are the bytes that each step
+    alone needs. ``outside`` are values outside of the arena, and ``homes`` maps values to their homes.
+    ``states`` are the homes of values that persist between runs, in separate memory of the model.
 
     ``parts`` are pieces of the arena in other memories, by name: a memory of the board, or ``NPU_PART``. Then
-    ``arena``, ``lower_bound`` and ``optimal`` are about the rest.
+    ``arena``, ``lower_bound`` and ``optimal`` refer to the rest.
     """
 
     graph: Graph
@@ -254,7 +255,7 @@ class Plan:
 
     @property
     def copied(self) -> tuple[tuple[str, str], ...]:
-        """Homes, and the values that are copied there when a run is over."""
+        """Homes, and the values that are copied there at the end of a run."""
         return tuple((home, name) for home, name in self.outside.pairs if self.homes.get(name) != home)
 
     @property

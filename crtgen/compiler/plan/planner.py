@@ -25,9 +25,9 @@ _PER_BYTE = 6
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The part of the arena for values, and for the scratch of steps, by name.
+    """The part of the arena for each value, and for the scratch of each step, by name.
 
-    A value takes along all values that share its place. What is not named is in the arena itself.
+    A value takes along all values that share its place. Everything that is not named is in the arena itself.
     """
 
     values: Mapping[str, str] = field(default_factory=dict)
@@ -53,9 +53,10 @@ def make_plan(
 ) -> Plan:
     """Decide order, lifetimes and offsets of ``graph``; ``kernels`` has a kernel for each item's name.
 
-    ``items`` are in an executable order, by default a call of each node. ``outside`` is what a subgraph
-    shares with its caller; by default it is a model's states. With ``keep_inputs`` the inputs still hold
-    their data after a run. ``spread`` puts values into parts of the arena; without one, all are in the arena.
+    ``items`` are in an executable order, by default a call of each node. ``outside`` are values that a
+    subgraph shares with its caller; by default they are a model's states. With ``keep_inputs`` the inputs
+    still hold their data after a run. ``spread`` places values in parts of the arena; without it, all are in
+    the arena.
 
     ``align`` is the alignment of every offset, in bytes. Sizes are not rounded, so the last tensor of the
     arena costs nothing more. The int8 kernels need 4; 16 suits Helium and DMA best, and activations are

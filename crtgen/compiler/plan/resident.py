@@ -1,12 +1,14 @@
-"""Constants in RAM: which layers' weights a start-up copies there, because the core waits for them in flash.
+"""Constants in RAM: selects the layers whose weights start-up copies there, because the core waits for them
+in flash.
 
-Each layer has a gain, the modelled cycles of a run that it saves with its constants in RAM, and a size, their
-bytes. The choice for one memory is a 0-1 knapsack, solved exactly by dynamic programming over its free bytes
+Each layer has a gain (the modelled cycles per run that it saves with its constants in RAM) and a size (their
+bytes). The choice for one memory is a 0-1 knapsack, solved exactly by dynamic programming over its free bytes
 in units of 16: ``best[c]`` is the greatest gain within ``c`` units, and a layer of size s turns it into
-``max(best[c], best[c - s] + gain)``. Memories are filled one after the other, those that wait least first.
+``max(best[c], best[c - s] + gain)``. Memories are filled one after another, starting with those that wait
+least.
 
-A layer's kernel may change with the memory: one that copied its weights to scratch memory first has no need
-to. Order and chains of the plan stay, so gains of layers are independent of each other.
+A layer's kernel may change with the memory: one that first copied its weights to scratch memory no longer has
+to. Order and chains of the plan do not change, so gains of layers are independent of each other.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +33,7 @@ _WORTH = 1 / 1000, 1 / 50  # shares of a run that a layer has to save, and all o
 
 @dataclass(frozen=True, slots=True)
 class FreeMemory:
-    """A RAM of the board: its name, its free bytes, and how it is read (None: without waiting)."""
+    """A RAM of the board: its name, its free bytes, and its read timing (None: without waiting)."""
 
     name: str
     nbytes: int
@@ -40,9 +42,9 @@ class FreeMemory:
 
 @dataclass(frozen=True, slots=True)
 class Resident:
-    """A plan whose layers' constants are partly in RAM.
+    """A plan in which some layers' constants are in RAM.
 
-    ``memories`` has the memory by layer; ``rewrites`` has a note for each memory.
+    ``memories`` maps layers to memories; ``rewrites`` has a note for each memory.
     """
 
     plan: Plan
@@ -71,7 +73,8 @@ def place_constants(
     ``fixed`` has a mapping per plan: from layers that keep their kernels to the memory for their constants.
     If that memory is full, or not in ``free``, the constants are not moved. An empty name leaves the choice
     to the cycle model. Constants of subgraphs are not moved either, nor those of a layer that saves less than
-    a thousandth of a run; and none are if together they save less than a fiftieth. The arenas do not grow.
+    a thousandth of a run; and nothing is moved if the total saving is less than a fiftieth. The arenas do not
+    grow.
     """
     fixed = fixed or [{} for _ in plans]
     total = sum((step.kernel.cycles or 0.0) + step.waits for plan in plans for step in plan.steps)

@@ -46,10 +46,12 @@ _AROUND = 16
 def loop_over_rows(
     plan: Plan, target: Target, *, apart: frozenset[str] = frozenset()
 ) -> tuple[Plan, tuple[Rewrite, ...]]:
-    """``plan`` with chains at the peak run by rows as long as that lowers the peak, and a note for each.
+    """Return ``plan`` with chains at the peak joined into row loops as long as that lowers the peak, and a
+    note for each.
 
-    All of it adds as much estimated time as the level allows at most, and is better by its objective. For
-    speed an eighth of the arena is saved, or nothing is done. Layers that are ``apart`` are in no chain.
+    In total, they add at most as much estimated time as the level permits, and improve the level's objective.
+    For speed, at least an eighth of the arena must be saved, otherwise nothing is changed. Layers in
+    ``apart`` are in no chain.
     """
     if not plan.steps:
         return plan, ()
@@ -112,9 +114,9 @@ def _rewrites(before: Plan, after: Plan) -> Iterator[Rewrite]:
 class _ItemLine:
     """Items in the order in which they run, the kernel of each, and the bytes that each step needs.
 
-    ``alive`` are, for each item, the values that exist before it and are still needed. ``joined`` is where
-    the last loop is, ``whole`` the arena of a line without any. Items that are ``apart`` are in no chain.
-    ``arenas`` has those of stretches that were laid, since many are alike.
+    ``alive`` are, for each item, the values that exist before it and are still needed. ``joined`` is the
+    position of the last loop, ``whole`` the arena of a line without loops. Items in ``apart`` are in no
+    chain. ``arenas`` caches the arenas of stretches, since many are alike.
     """
 
     graph: Graph
@@ -314,8 +316,8 @@ def _alive(graph: Graph, items: Sequence[Item], after: frozenset[str]) -> tuple[
 
 
 class _Loops:
-    """Cache of loops' kernels, since the chains around one peak are often those around the next, and of the
-    arenas before and after a loop, which many loops have in common.
+    """Cache of loops' kernels, since the chains around one peak often occur around the next, and of the
+    arenas before and after a loop, which many loops share.
     """
 
     def __init__(self, graph: Graph, target: Target) -> None:
@@ -354,7 +356,7 @@ class _Loops:
 
 @dataclass(frozen=True, slots=True)
 class _StageChain:
-    """Stages that follow each other, the items of the line that contain them, and the last item."""
+    """Consecutive stages, the items of the line that contain them, and the last item."""
 
     stages: tuple[Stage, ...]
     items: frozenset[int]

@@ -1,7 +1,8 @@
-"""Chains of any length on an image by rows: of the model's input as they come, or of an image in memory.
+"""Chains of any length on an image by rows: on the model's input as rows arrive, or on an image in memory.
 
-How many layers take rows, and how many the last of them makes at a time, is tried: more layers let smaller
-images are whole, and take more scratch memory and time. What follows runs when the last row has come.
+The number of layers that take rows, and of rows that the last of them computes at a time, are found by
+trying: with more layers, smaller images are complete in memory, but more scratch memory and time are needed.
+The following layers run when the last row has arrived.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,11 +34,11 @@ _HINT = "leave --feed out"
 def feed_by_rows(
     plan: Plan, whole: Plan, target: Target, *, apart: frozenset[str] = frozenset()
 ) -> tuple[Plan, tuple[Rewrite, ...]]:
-    """``plan`` with its input fed by rows, and with loops over rows after that; a note for each.
+    """Return ``plan`` with its input fed by rows, and with row loops after that; and a note for each.
 
-    Arena times estimated time is the least: who feeds by rows wants memory, at each level; where chains may
-    be of any length anyway, the arena. Layers that are ``apart`` take no rows. ``whole`` is the plan with the
-    image in memory. Raises ``UnsupportedError`` where the first layer cannot.
+    The product of arena and estimated time is minimised, because memory matters to a user who feeds rows; if
+    the level permits chains of any length, only the arena is. Layers in ``apart`` take no rows. ``whole`` is
+    the plan with the image in memory. Raises ``UnsupportedError`` if the first layer cannot take rows.
     """
     _check(plan.graph, apart)
     others, only_arena = _cost(plan), find_level(target.optimize).streams
@@ -69,11 +70,11 @@ def stream_rows(
     *,
     apart: frozenset[str] = frozenset(),
 ) -> tuple[Plan, tuple[Rewrite, ...]]:
-    """Return the plan with the least arena: ``looped``, or ``plan`` with a chain of any length that takes
+    """Return the plan with the smallest arena: ``looped``, or ``plan`` with a chain of any length that takes
     rows.
 
-    The chain begins where the layer before takes none, and loops over rows may follow. ``looped`` is ``plan``
-    with loops alone. Of plans with equal arenas the fastest is taken.
+    The chain begins after a layer that cannot take rows, and row loops may follow. ``looped`` is ``plan``
+    with row loops only. Of plans with equal arenas, the fastest is taken.
     """
     ways = [
         way

@@ -22,8 +22,8 @@ class ArenaSlot:
 
 @dataclass(frozen=True, slots=True)
 class ArenaPart:
-    """A part of the arena in a memory of its own: ``size`` in bytes, a size below which no layout of the same
-    values exists, and whether ``size`` is proven to be the least.
+    """A part of the arena in another memory: ``size`` in bytes, a size below which no layout of the same
+    values exists, and True if ``size`` is proven to be the smallest.
     """
 
     size: int

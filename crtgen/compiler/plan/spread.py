@@ -1,22 +1,22 @@
 """Values in several memories: which part of an arena goes where, because the core waits less there or because
 one memory cannot hold all of it.
 
-The problem. A chip has a small RAM that the core never waits for, and a large one behind a cache or a bus.
+The problem. A chip has a small RAM for which the core never waits, and a large one behind a cache or a bus.
 Each value and each scratch buffer goes into one of them; within each memory they are laid out as in any
 arena.
 
 The cost. A step waits for its inputs, outputs and scratch in a memory, once for each of their bytes: a cache
 reads a line before it is written. Outputs and scratch are written back later, which may make it wait, too. If
-all of them fit the data cache, the step before left them there, and the step does not wait.
+all of them fit into the data cache, the previous step left them there, and the step does not wait.
 
-The search. First the fastest memory takes what is used most often for its time of life, as long as the
-layout of all that is there fits; then the next one. If the rest is too large for its memory, values that are
-alive at its peak move to any memory that has room, the largest first. Both steps only choose a memory for
-each item: ``make_plan`` lays out each memory, with a lower bound of its own, and ``check_plan`` proves all of
-them.
+The search. First the fastest memory takes the items with the most accesses relative to their lifetimes, as
+long as the layout of everything in it fits; then the next memory does. If the rest is too large for its
+memory, values that are live at its peak move to any memory with room, the largest first. Both steps only
+choose a memory for each item: ``make_plan`` lays out each memory, with a lower bound of its own, and
+``check_plan`` proves all of them.
 
-Example: at step 5 an input of 200 KB and scratch of 100 KB are alive, and the memories have 256 KB and
-128 KB. The input does not fit the smaller one, so the scratch moves there.
+Example: at step 5 an input of 200 KB and scratch of 100 KB are live, and the memories have 256 KB and 128 KB.
+The input does not fit into the smaller one, so the scratch moves there.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,8 +40,8 @@ _SCRATCH_USES = 2  # scratch is written and read
 
 
 def with_waits(plan: Plan, reads: Mapping[str, FlashReads | None]) -> Plan:
-    """Return the plan whose steps know their waits; ``reads`` tells how each part of the arena is read, the
-    arena itself under an empty name.
+    """Return the plan with the waits of its steps; ``reads`` has the read timing of each part of the arena,
+    and of the arena itself under an empty name.
     """
     steps = tuple(replace(step, waits=_waits(plan, step, reads)) for step in plan.steps)
     return replace(plan, steps=steps)
@@ -66,7 +66,7 @@ def _wait(nbytes: int, written: int, reads: FlashReads | None) -> float:
 
 
 def faster_memory(plans: Sequence[Plan], nbytes: int, main: FreeMemory, others: Sequence[FreeMemory]) -> str:
-    """Return the memory that should have all arenas, ``nbytes`` in total; empty if they stay in ``main``."""
+    """Return the memory that should hold all arenas, ``nbytes`` in total; empty if they stay in ``main``."""
     total = sum(_cycles(plan) + _sum(plan, {"": main.reads}) for plan in plans)
     for memory in sorted(others, key=_speed):
         saved = sum(_sum(plan, {"": main.reads}) - _sum(plan, {"": memory.reads}) for plan in plans)
@@ -78,10 +78,10 @@ def faster_memory(plans: Sequence[Plan], nbytes: int, main: FreeMemory, others: 
 def spread_arena(
     plan: Plan, main: FreeMemory, others: Sequence[FreeMemory]
 ) -> tuple[Plan, tuple[Rewrite, ...]]:
-    """Put values of a plan into ``others`` if that saves cycles, or if ``main`` has too little room.
+    """Move values of a plan to ``others`` if that saves cycles, or if ``main`` has too little room.
 
     Otherwise, and if all memories together are too small, the plan is returned unchanged. Kernels, order and
-    subgraphs stay.
+    subgraphs do not change.
     """
     search = _Search(plan, main, [memory for memory in others if memory.name != NPU_PART])
     search.speed_up()
@@ -166,7 +166,7 @@ class _Search:
 
     @property
     def is_worth_it(self) -> bool:
-        """True if what was moved saves a fiftieth of a run."""
+        """True if the moves save at least a fiftieth of a run."""
         before, after = (self._total(where) for where in ([""] * len(self.items), self.where))
         return before - after > (before + _cycles(self.plan)) * _WORTH
 
@@ -174,7 +174,7 @@ class _Search:
         self.where = [""] * len(self.items)
 
     def speed_up(self) -> None:
-        """Fill each memory that waits less than the arena's, the fastest first."""
+        """Fill each memory that waits less than the arena's memory, starting with the fastest."""
         for memory in self.others:
             if _speed(memory)[0] >= _speed(self.main)[0]:
                 continue

@@ -304,7 +304,9 @@ def narrow(f: Function, vector: str) -> None:
 
 
 def rescaled(f: Function, vector: str, spare: str, multiplier: str, shift: int) -> None:
-    """TFLite's rescaling by a register's multiplier and a shift, halves away from zero; spoils a vector."""
+    """Append TFLite's rescaling by a register's multiplier and a shift, with ties away from zero; overwrites
+    a spare vector.
+    """
     if shift > 0:
         f("vshl.i32", vector, vector, f"#{shift}")
     f("vqrdmulh.s32", vector, vector, multiplier)

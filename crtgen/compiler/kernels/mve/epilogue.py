@@ -24,15 +24,15 @@ _NARROWING = range(1, 17)  # shifts of VQRSHRNB
 
 @dataclass(frozen=True, slots=True)
 class MveEpilogue:
-    """Conversion of accumulators, four at a time, to numbers of ``size`` bytes.
+    """Conversion of accumulators, four at a time, to outputs of ``size`` bytes.
 
     With a ``shift`` it is ``sat(((acc + start) * multiplier >> 32) + constant >> shift)``, and the constants
     per channel are start, multiplier, constant. With ``single`` it is a float32 product, and the constants
-    are start, factor, zero point. With neither it is TFLite's two roundings: start, left shift if ``left``,
-    multiplier, negative right shift; ``some_whole`` says that these may be 0. ``low`` and ``high`` are clamps
-    after saturation, if any. ``uniform``: the multiplier and the constants after it are the same for all
-    channels and stay in q4 and q5. ``is_sum``: the output is a word, accumulator plus start, of inputs of
-    ``size`` bytes.
+    are start, factor, zero point. Otherwise it is TFLite's two roundings, and the constants are start, left
+    shift if ``left``, multiplier, negative right shift, which may be 0 if ``some_whole``. ``low`` and
+    ``high`` are clamps after saturation, if needed. ``uniform``: the multiplier and the constants after it
+    are the same for all channels and stay in q4 and q5. ``is_sum``: the output is a word, accumulator plus
+    start, for inputs of ``size`` bytes.
     """
 
     shift: int | None
@@ -65,7 +65,7 @@ class MveEpilogue:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Requantisation:
-    """An epilogue and its constants, ``int64[n, O]``. ``int4``: the weights before it have four bits."""
+    """An epilogue and its constants, ``int64[n, O]``. ``int4``: the layer's weights have four bits."""
 
     epilogue: MveEpilogue
     constants: Int64
@@ -73,9 +73,9 @@ class Requantisation:
 
 
 def requantisation(rescale: Rescale, start: Int64) -> Requantisation | None:
-    """Return the cheapest form; ``start[O]`` is what accumulators begin with.
+    """Return the cheapest form; ``start[O]`` are the accumulators' initial values.
 
-    None if the sums need more than 32 bits, or if wide sums of all channels have no shift in common.
+    None if the sums need more than 32 bits, or if wide sums have no shift that suits all channels.
     """
     return rescale.known.once(("mve", start.tobytes()), lambda: _requantisation(rescale, start))
 
@@ -114,7 +114,8 @@ def epilogue_words(
     spare: tuple[str, str, str],
     united: tuple[str, str] | None = None,
 ) -> None:
-    """Append code that turns sums of four channels each into outputs, in the lowest byte or half of a word.
+    """Append code that turns sums of four channels each into outputs, in the lowest byte or halfword of each
+    word.
 
     Constants come from ``[stream]``; those that all channels share come from ``united``. ``spare`` are two
     vectors and a register.
@@ -136,8 +137,8 @@ def epilogue_halves(
 ) -> None:
     """Append code that requantises sums to 16 bits, in the lower half of each word.
 
-    With ``is_sum`` it only adds the start values, and the sums stay words. With ``above``, the results go to
-    the upper halves of these vectors, whose lower halves are kept.
+    With ``is_sum`` it only adds the initial values, and the sums stay words. With ``above``, the results go
+    to the upper halves of these vectors, whose lower halves are kept.
     """
     start, factor, _ = spare
     f("vldrw.u32", start, f"[{stream}], #16")
@@ -200,7 +201,7 @@ def _narrowed(
 
 
 def rounded_products(f: Function, vectors: Sequence[str], factor: str) -> None:
-    """Append float32 products of words with a factor, as words; halves go to even numbers."""
+    """Append float32 products of words with a factor, converted back to words with ties to even."""
     for q in vectors:
         f("vcvt.f32.s32", q, q)
     _each(f, "vmul.f32", vectors, factor)

@@ -1,4 +1,4 @@
-"""A few fully connected outputs with Helium: sixteen inputs at a time, and as many weights of each output."""
+"""A few fully connected outputs with Helium: sixteen inputs at a time, and sixteen weights of each output."""
 
 from functools import lru_cache, partial
 

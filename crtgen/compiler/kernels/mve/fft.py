@@ -1,8 +1,8 @@
-"""Transforms of int16 with Helium: four complex numbers are a vector, real and imaginary parts in turn.
+"""Transforms of int16 with Helium: a vector holds four complex values, real and imaginary parts alternating.
 
-VQRDMULH divides, and VQRDMLSDH with VQRDMLADHX are the two parts of a product, all rounded as the definition
-rounds; numbers that are divided by four cannot saturate there. Where the transform is taken apart they could,
-and products have 32 bits. The order of stages is that of float32.
+VQRDMULH divides, and VQRDMLSDH with VQRDMLADHX computes the two parts of a product, all with the rounding of
+the definition; values that were divided by four cannot saturate there. In the final separation they could, so
+its products have 32 bits. The order of stages is that of float32.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ _SHARES = {radix: ((1 << 15) - 1) // radix for radix in (2, 4)}
 def transform(op: Rfft, sig: Signature, target: Target) -> Kernel | None:
     """FFT of int16 whose length is twice a power of four; None for other lengths.
 
-    None, too, if the inputs before the zero padding are not a multiple of eight.
+    Also None if the number of inputs before the zero padding is not a multiple of eight.
     """
     plan, inputs = Stages.of(op.length // 2), sig.x.shape[-1]
     if plan is None or plan.first != 4 or not plan.sizes or inputs % (2 * _LANES):
@@ -54,7 +54,7 @@ def transform(op: Rfft, sig: Signature, target: Target) -> Kernel | None:
 
 
 class _Shorts(ComplexLanes):
-    """Products of 16 bits, rounded and doubled; each instruction makes one part of them."""
+    """Products of 16 bits, doubled and rounded; each instruction computes one part of them."""
 
     sums, fetch, store = "i16", "vldrh.u16", "vstrh.16"
 

@@ -19,7 +19,7 @@ _VECTOR = 16  # bytes
 
 
 class ComplexLanes(ABC):
-    """Appends arithmetic on vectors of complex numbers of one type.
+    """Appends arithmetic on vectors of complex values of one type.
 
     ``sums`` are additions and subtractions, ``fetch`` and ``store`` move a vector.
     """
@@ -33,17 +33,17 @@ class ComplexLanes(ABC):
 
     @abstractmethod
     def load(self, to: str, address: str) -> None:
-        """Load numbers as a stage takes them: in fixed point, divided by its radix."""
+        """Load values as a stage needs them: in fixed point, divided by its radix."""
 
     @abstractmethod
     def turned(self, q: Sequence[str], number: int, address: str, by: str) -> None:
-        """Load ``q[number]`` from an address and multiply it by a turn.
+        """Load ``q[number]`` from an address and multiply it by a twiddle factor.
 
-        ``number`` is 1, 2 or 3. ``q`` are five registers; those with lower numbers but 0 are in use.
+        ``number`` is 1, 2 or 3. ``q`` are five registers; those below ``number`` are in use, except for 0.
         """
 
     def four(self, x: Sequence[str], spare: str) -> tuple[str, ...]:
-        """Transform four numbers; return the registers of the result. The second register of ``x`` is then
+        """Transform four values; return the registers of the results. The second register of ``x`` is then
         free.
         """
         f, (a, b, c, d) = self.f, x
@@ -61,10 +61,10 @@ class ComplexLanes(ABC):
     def combined(
         self, q: Sequence[str], places: Sequence[str], turns: Callable[[int], str]
     ) -> tuple[str, ...]:
-        """Load numbers from four addresses, multiply them by their turns and transform them; return the
-        registers of the results.
+        """Load values from four addresses, multiply them by their twiddle factors and transform them; return
+        the registers of the results.
 
-        ``turns`` returns the register of the turn for number 1, 2 or 3, and may load it.
+        ``turns`` returns the register of the twiddle factor for number 1, 2 or 3, and may load it.
         """
         for number in (1, 2, 3):
             self.turned(q, number, places[number], turns(number))
@@ -73,11 +73,11 @@ class ComplexLanes(ABC):
 
 
 def stage(turns: str, rounds: str, role: str, numbers: type[ComplexLanes]) -> Routine:
-    """Write ``stage(x, turns, bytes, groups)``: combine groups of four transforms of ``bytes`` bytes into one
-    each.
+    """Write ``stage(x, turns, bytes, groups)``, which combines groups of four transforms of ``bytes`` bytes
+    into one each.
 
-    ``turns`` is the type of the factors' parts; a loop of ``rounds`` rounds goes over vectors, ``role``
-    counts them.
+    ``turns`` is the type of the twiddle factors' parts; a loop called ``rounds`` iterates over vectors, and
+    ``role`` counts them.
     """
     f = stage_function(turns)
     x, start, step, left = f.arguments

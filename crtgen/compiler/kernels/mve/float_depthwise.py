@@ -1,6 +1,6 @@
-"""Depthwise convolutions in float32 with Helium: four channels of four neighbouring outputs at a time.
+"""Depthwise convolutions in float32 with Helium: four channels of four adjacent outputs at a time.
 
-A column of the ring that several outputs read is loaded once for all of them.
+A column of the ring that several outputs need is loaded once for all of them.
 """
 
 from collections.abc import Sequence

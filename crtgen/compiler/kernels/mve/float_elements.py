@@ -1,4 +1,4 @@
-"""Element-wise operators with Helium that take or give float32, four at a time."""
+"""Element-wise operators with Helium whose input or output is float32, four elements at a time."""
 
 from collections.abc import Callable
 
@@ -101,7 +101,7 @@ def clamp(op: Relu, sig: Signature, target: Target) -> Kernel | None:
 
 @design(Maximum, Minimum, types=(DType.FLOAT32,), needs="mve", weights=None)
 def extreme(op: Maximum | Minimum, sig: Signature, target: Target) -> Kernel | None:
-    """Select the first operand if it is beyond the second; if neither is, the second."""
+    """Select the first operand if it is larger (or smaller) than the second, otherwise the second."""
     way = walk(sig)
 
     def steps(o: Operands) -> ElementSteps:
@@ -119,7 +119,7 @@ def extreme(op: Maximum | Minimum, sig: Signature, target: Target) -> Kernel | N
 
 @design(Cast, types=(DType.FLOAT32,), needs="mve", to=DType.INT8)
 def cast(op: Cast, sig: Signature, target: Target) -> Kernel | None:
-    """Cut towards zero; integers wrap, since only their last bits are stored."""
+    """Truncate towards zero; integers wrap, since only their low bits are stored."""
 
     def steps(o: Operands) -> ElementSteps:
         x = o.f.vector("elements")
@@ -189,12 +189,12 @@ def _quantize(o: Operands, params: AffineParams, even: bool) -> ElementSteps:
 
 
 def divides(params: AffineParams, even: bool = False) -> bool:
-    """Return whether a product with the reciprocal, corrected once, rounds to the same int8 as ``x / scale``.
+    """Return True if a product with the reciprocal, corrected once, rounds to the same int8 as ``x / scale``.
 
-    Halves are rounded away from zero, or to ``even``.
+    Ties are rounded away from zero, or to ``even``.
 
-    The product is off by at most one step of float32. So it suffices to compare both where the quotient is
-    within a few steps of a value that rounds to another int8 than the float32 before it.
+    The product is off by at most one float32 step. So it suffices to compare both for floats within a few
+    steps of one that rounds to a different int8 than its predecessor.
     """
     scale, reciprocal = np.float32(params.scale), np.float32(1 / params.scale)
     rounded = np.rint if even else _away

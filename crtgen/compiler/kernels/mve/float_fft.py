@@ -1,8 +1,9 @@
-"""Transforms of float32 with Helium: two complex numbers are a vector, real and imaginary parts in turn.
+"""Transforms of float32 with Helium: a vector holds two complex values, real and imaginary parts alternating.
 
-VCMUL twice and a sum are two complex products, rounded as in C; VCADD turns by a quarter as it adds.
-The first stage reads neighbours of the input and writes each of their transforms to its place, so that no
-number has to be sorted; the second one goes over groups with its turns in registers, all others over numbers.
+Two VCMUL and an addition are two complex products, rounded as in C; VCADD rotates by a quarter turn as it
+adds. The first stage reads adjacent inputs and writes each of their transforms to its final position, so no
+reordering is needed; the second one iterates over groups with its twiddle factors in registers, all others
+over values.
 """
 
 from collections.abc import Sequence
@@ -38,7 +39,7 @@ _PAIR = _NUMBER * _LANES
 def transform(op: Rfft, sig: Signature, target: Target) -> Kernel | None:
     """FFT of float32 whose length is a power of two.
 
-    None for other lengths, and if the zero padding begins within two pairs that are read at once.
+    None for other lengths, and if the zero padding begins within two pairs that are loaded together.
     """
     plan, inputs = Stages.of(op.length // 2, eight=True), sig.x.shape[-1]
     if plan is None or plan.first not in (4, 8) or inputs % 4 or plan.count // plan.first % 2:
@@ -94,7 +95,7 @@ def _first(radix: int, count: int, inputs: int) -> Routine:
 
 
 class _Columns(_Floats):
-    """Appends the transforms of two neighbours and those that are behind them, to two ``places``."""
+    """Appends the transforms of two adjacent inputs and of those that follow them, to two ``places``."""
 
     def __init__(self, f: Function, parts: Sequence[str], places: tuple[str, str]) -> None:
         super().__init__(f)

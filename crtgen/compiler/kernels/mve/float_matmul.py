@@ -1,7 +1,7 @@
 """Products of two computed float32 matrices with Helium: four rows by four columns at a time.
 
-Neither operand is copied. If the terms of a column follow each other in memory, a gathering load takes the
-same term of four columns.
+Neither operand is copied. If the terms of a column are contiguous in memory, a gather load takes the same
+term of four columns.
 """
 
 from crtgen.compiler.kernels.asm import EVEN, LISTED, Function, Writer, listed
@@ -33,7 +33,7 @@ def product(op: BatchMatMul, sig: Signature, target: Target) -> Kernel | None:
 
 
 class _LaneTileWriter(Writer):
-    """Writes ``tile(a, b, y)``: some rows of ``a`` times four columns of ``b``."""
+    """Writes ``tile(a, b, y)``, which multiplies some rows of ``a`` by four columns of ``b``."""
 
     def __init__(self, k: FloatMatrices) -> None:
         self.k = k

@@ -1,4 +1,4 @@
-"""The assembly of products in float32: a few pixels times a block of output channels."""
+"""Assembly of float32 products: a few pixels times a block of output channels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class FloatBlock:
     """Product of ``depth`` inputs of ``tile`` pixels with the weights of ``vectors`` times four of
     ``outputs`` outputs.
 
-    ``unroll`` inputs are written out. ``some`` channels of the last vector count, or all if it is 0. ``low``
+    ``unroll`` inputs are unrolled. ``some`` channels of the last vector are used, or all if it is 0. ``low``
     and ``high`` are clamps, if they are finite.
     """
 
@@ -34,7 +34,7 @@ class FloatBlock:
 
 
 class FloatsWriter(Writer):
-    """Writes ``block(x, y, weights, bias)``; returns the address behind these weights."""
+    """Writes ``block(x, y, weights, bias)``, which returns the address after these weights."""
 
     def __init__(self, k: FloatBlock) -> None:
         self.k = k

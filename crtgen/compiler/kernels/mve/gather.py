@@ -1,4 +1,4 @@
-"""Windows gathered: the inputs of pixels of a row, each pixel's one after the other, in scratch."""
+"""Gathered windows: in scratch, the inputs of each pixel of a row are contiguous."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ _VECTORS = 4  # on their way at once
 
 @dataclass(frozen=True, slots=True)
 class GatheredWindows:
-    """Gathered windows of ``width`` pixels: from ``rows`` rows the stretches of ``length`` bytes at
+    """Gathered windows of ``width`` pixels: from each of ``rows`` rows the segments of ``length`` bytes at
     ``offsets``.
 
-    ``step`` bytes are between the pixels of the image, ``pitch`` between their windows. ``most`` windows are
-    gathered at once, or one more. If a row has fewer, and an odd number, two ``lines`` are gathered together,
-    so that pixels go in pairs.
+    Pixels of the image are ``step`` bytes apart, their windows ``pitch`` bytes. ``most`` windows are gathered
+    at a time, or one more. If a row has fewer, and an odd number, two rows (``lines``) are gathered together,
+    so that pixels form pairs.
     """
 
     rows: int
@@ -38,7 +38,9 @@ class GatheredWindows:
     def of(
         cls, rows: int, offsets: tuple[int, ...], length: int, step: int, width: int, fast: bool
     ) -> "GatheredWindows":
-        """Choose the number of windows: with ``fast``, as many at once as there is memory for, else two."""
+        """Choose the number of windows: with ``fast``, as many at a time as fit into memory, otherwise
+        two.
+        """
         pitch = -(-rows * len(offsets) * length // LANES) * LANES
         most = max(_MOST_BYTES // pitch // 2 * 2, 2) if fast else 2
         return cls(rows, offsets, length, step, pitch, width, most)
@@ -54,7 +56,7 @@ class GatheredWindows:
 
     @property
     def rest(self) -> int:
-        """Remaining windows of a row: never one, which would be no pair."""
+        """Remaining windows of a row: never one, which would not be a pair."""
         return self.width - self.whole * self.most
 
     @property
@@ -71,7 +73,9 @@ class GatheredWindows:
         return self.whole + 1
 
     def counts(self, height: int) -> tuple[tuple[int, int], ...]:
-        """Return the numbers of windows gathered at once, and how often, for ``height`` rows of outputs."""
+        """Return, for ``height`` rows of outputs, the numbers of windows gathered at a time and how often
+        each occurs.
+        """
         if self.lines == 2:
             counts = (2 * self.width, height // 2), (self.width, height % 2)
         else:
@@ -80,13 +84,15 @@ class GatheredWindows:
 
     @property
     def copies(self) -> tuple[tuple[int, int], ...]:
-        """From where to where in a row a vector, or a word, is copied: each spills into the next."""
+        """Source and destination offsets in a row at which a vector, or a word, is copied; each copy may
+        overwrite the start of the next.
+        """
         parts = range(0, self.length, LANES)
         return tuple((at + p, n * self.length + p) for n, at in enumerate(self.offsets) for p in parts)
 
     @property
     def word(self) -> bool:
-        """True if a stretch is copied as a word, without a vector."""
+        """True if a segment is copied as a word, without a vector."""
         return self.length <= _WORD
 
     @property
@@ -106,10 +112,11 @@ class GatheredWindows:
 def windows_of_pixels(
     rows: int, copies: tuple[tuple[int, int], ...], row_bytes: int, word: bool, step: int, pitch: int
 ) -> Routine:
-    """Write ``windows(to, rows, pixels)``: copy windows and move the pointers to ``rows`` past the last one.
+    """Write ``windows(to, rows, pixels)``, which copies windows and advances the pointers in ``rows`` past
+    the last one.
 
-    Bytes after a window are multiplied by weights of zero. Up to ten pointers stay in registers; with more
-    rows, ten at a time are loaded and stored for each pixel.
+    Bytes after a window are multiplied by zero weights. Up to ten pointers stay in registers; with more rows,
+    ten at a time are loaded and stored for each pixel.
     """
     f = Function(
         "windows",

@@ -1,7 +1,7 @@
 """Depthwise convolutions along one axis with Helium: windows of one row or one column.
 
-Four neighbours are a word, so that one gathering load of four words brings 16 neighbours of a channel. It
-serves the outputs of four of them, with the weights moved by none to three bytes.
+Four neighbours are a word, so one gather load of four words brings 16 neighbours of a channel. They serve up
+to four outputs, with the weights moved by zero to three bytes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,8 +33,7 @@ _MOST_OFFSET = 65535
 def lines(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
     """Depthwise convolution of lines with several outputs and windows of at most 13 inputs.
 
-    With a stride of 2, windows have at most 14 inputs; with strides of whole words, at most 16. None for
-    other layers.
+    With a stride of 2, windows may have 14 inputs; with strides of whole words, 16. None for other layers.
     """
     _, w, b = sig.inputs
     window = as_column(WindowShape.of(op, sig))

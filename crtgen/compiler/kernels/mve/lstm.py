@@ -1,6 +1,7 @@
 """The LSTM with Helium: each gate's products for all units, then gates and states four units at a time.
 
-Scratch holds the input's products for the gates input, forget, output and cell, then the hidden state's.
+Scratch holds the input's products for the gates input, forget, output and cell, followed by those of the
+hidden state.
 """
 
 from dataclasses import dataclass
@@ -28,7 +29,9 @@ _PLACES = 256
 
 @dataclass(frozen=True, slots=True)
 class MveLstmView:
-    """``x_steps`` and ``y_steps`` are elements from one batch to the next, and from one time to the next."""
+    """Dimensions of an LSTM: ``x_steps`` and ``y_steps`` are the elements from one batch to the next, and
+    from one time step to the next.
+    """
 
     batch: int
     times: int

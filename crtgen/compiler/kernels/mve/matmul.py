@@ -1,8 +1,8 @@
-"""Products of two computed matrices with Helium: one row by four columns at a time, or by two of int16.
+"""Products of two computed matrices with Helium: one row by four columns at a time, or by two for int16.
 
-Both operands are copied to scratch less their zero points: 16-bit integers in vectors of eight, the last one
-padded with zeros. Scratch holds one row of the first operand and all columns of the second. The columns that
-are multiplied together are interleaved: a vector of each, then the next vector of each.
+Both operands are copied to scratch minus their zero points: 16-bit integers in vectors of eight, the last one
+padded with zeros. Scratch holds one row of the first operand and all columns of the second. Columns that are
+multiplied together are interleaved: a vector of each, then the next vector of each.
 """
 
 from dataclasses import dataclass
@@ -31,11 +31,11 @@ _DEEPEST = 1 << 15  # terms whose sum 32 bits hold
 
 @dataclass(frozen=True, slots=True)
 class MveProductView:
-    """In each of ``loops`` the product of two matrices, which begin at ``starts``, C.
+    """For each of ``loops``, the product of two matrices, which begin at the C expressions ``starts``.
 
-    ``steps`` are elements from row to row of the first, and from column to column of the second, which are of
-    the C type ``type``. ``group`` are halfwords of ``at_once`` columns; ``first`` is the halfword in scratch
-    where a row of the first operand is.
+    ``steps`` are the elements from row to row of the first matrix, and from column to column of the second;
+    both have the C type ``type``. ``group`` is the number of halfwords in ``at_once`` columns; ``first`` is
+    the index of the halfword in scratch where a row of the first operand begins.
     """
 
     type: str
@@ -52,7 +52,7 @@ class MveProductView:
 
 @design(BatchMatMul, types=(DType.INT8, DType.INT16), needs="mve", weights=None)
 def product(op: BatchMatMul, sig: Signature, target: Target) -> Kernel | None:
-    """Any matrices but huge ones, and of int16 but for results beyond 32 bits."""
+    """Product of any matrices except very large ones, and for int16 except results that exceed 32 bits."""
     rows, depth, _, columns = op.lengths(*sig.inputs)
     p, vectors, dtype = op.parameters(sig), -(-depth // _LANES), sig.x.dtype
     across = (rows if op.adj_x else 1, 1 if op.adj_y else columns)

@@ -1,9 +1,9 @@
-"""The Helium micro-kernel of convolutions: two pixels times four channels, a vector of inputs at a time.
+"""The Helium micro-kernel of convolutions: two pixels times four channels, one vector of inputs at a time.
 
-VMLADAVA multiplies 16 pairs of bytes and adds them all to one core register: eight even registers are the
-accumulators, six vectors loaded serve eight of them. For inputs of int16 it multiplies 8 pairs, and weights
-are widened as they are loaded. A vector of weights of four bits is those of two channels: VSHR leaves the
-first one's, VSHL 16 times the second one's.
+VMLADAVA multiplies 16 pairs of bytes and adds all products to one core register: eight even registers are the
+accumulators, and six loaded vectors serve eight such instructions. For int16 inputs it multiplies 8 pairs,
+and weights are widened as they are loaded. A vector of 4-bit weights holds those of two channels: VSHR
+extracts the first one's, VSHL leaves 16 times the second one's.
 
 All offsets and lengths of inputs are in bytes.
 """
@@ -42,7 +42,7 @@ _SHORT = 10  # vectors of a window that is written out for two groups of channel
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A stretch of bytes of inputs that are in a row, for the pointer of this number."""
+    """A contiguous segment of input bytes, for the pointer with this index."""
 
     pointer: int
     start: int
@@ -54,7 +54,7 @@ class Run:
 
 
 def contiguous(depth: int) -> list[StreamCut]:
-    """``depth`` bytes of inputs with the odd vector first."""
+    """Return the load order for ``depth`` contiguous bytes of inputs, with the incomplete vector first."""
     first = depth % LANES
     starts = ([(0, first)] if first else []) + [(at, LANES) for at in range(first, depth, LANES)]
     return [StreamCut(*s) for s in starts]
@@ -65,7 +65,7 @@ class Load:
     """Load of one vector of both pixels: an instruction, the index of the pointer, an offset.
 
     If the second pixel has no pointer of its own, it is ``ahead`` bytes after the first one. With ``walk``,
-    the pointers advance instead of having an offset.
+    the pointers advance instead of using an offset.
     """
 
     operation: str
@@ -79,11 +79,12 @@ class Load:
 class MicroRow:
     """The micro-kernel over the pixels of a row, two at a time.
 
-    It has ``pointers`` pointers into a row; ``step`` bytes are between two pixels; with ``second``, one more
-    points to the second pixel. The vectors of ``head`` are written out, then a loop runs ``rounds`` times
-    over ``unroll`` more. ``tail`` bytes of the first vector count, if not 0. ``int4``: weights have four
-    bits. A round computes ``at_once`` groups of channels: with two, the requantisation of one and the sums of
-    the other overlap, and the channels alternate, so that their outputs are next to each other in a vector.
+    It has ``pointers`` pointers into a row; two pixels are ``step`` bytes apart; with ``second``, an
+    additional pointer is for the second pixel. The vectors of ``head`` are unrolled, then a loop of
+    ``rounds`` iterations processes ``unroll`` more each. ``tail`` bytes of the first vector are used, if not
+    0. ``int4``: weights have four bits. An iteration computes ``at_once`` groups of channels: with two, the
+    requantisation of one and the sums of the other overlap, and the channels alternate, so that their outputs
+    are adjacent in a vector.
     """
 
     outputs: int
@@ -100,7 +101,7 @@ class MicroRow:
 
     @property
     def ragged(self) -> bool:
-        """True if the last group has less than four channels."""
+        """True if the last group has fewer than four channels."""
         return self.outputs % _CHANNELS != 0
 
     @property
@@ -109,7 +110,7 @@ class MicroRow:
 
     @property
     def pairs(self) -> bool:
-        """True if a round can take two groups of channels: short ones, all with four channels."""
+        """True if an iteration can compute two groups of channels: short ones, all with four channels."""
         short = not self.rounds and len(self.head) <= _SHORT
         return short and not (self.ragged or self.int4 or self.epilogue.is_sum or self.groups % 2)
 
@@ -139,7 +140,8 @@ _STORES_OF_HALVES = {1: "vstrb.16", 2: "vstrh.16"}
 
 
 class _MatrixWriter(Writer):
-    """Writes ``row(weights, y, x, end)``: the pixels of a row until their outputs reach ``end``.
+    """Writes ``row(weights, y, x, end)``, which computes the pixels of a row until their outputs reach
+    ``end``.
 
     ``x`` is the address of the inputs, or a list of several.
     """
@@ -326,7 +328,7 @@ def _walk(size: int) -> Load:
 
 
 def gather_sums(f: Function, vector: str, sums: Sequence[str]) -> None:
-    """Four core registers to the words of a vector."""
+    """Append moves of four core registers to the words of a vector."""
     f("vmov", f"{vector}[2]", f"{vector}[0]", sums[0], sums[2])
     f("vmov", f"{vector}[3]", f"{vector}[1]", sums[1], sums[3])
 
@@ -340,11 +342,10 @@ def micro(
     most: int,
     masked: bool,
 ) -> MicroRow | None:
-    """Return the micro-kernel for the inputs of ``runs``; None if they are several that no addressing
-    reaches.
+    """Return the micro-kernel for the inputs of ``runs``; None if no addressing mode reaches all of them.
 
-    ``aligned``: the pointers are multiples of 4. At most ``most`` vectors are written out. ``masked``: bytes
-    behind the end of the only run must not be read.
+    ``aligned``: the pointers are multiples of 4. At most ``most`` vectors are unrolled. ``masked``: bytes
+    after the end of the only run must not be read.
     """
     epilogue, int4 = requant.epilogue, requant.int4
     size = epilogue.size

@@ -1,6 +1,6 @@
-"""Means with Helium over neighbouring axes that are not the last: sixteen columns of a matrix at a time.
+"""Means with Helium over adjacent axes other than the last: sixteen columns of a matrix at a time.
 
-Up to 255 values have their sum in 16 bits; these go on in 32 bits where there are more.
+Sums of up to 255 values fit into 16 bits; with more values, partial sums are added in 32 bits.
 """
 
 from dataclasses import dataclass
@@ -27,11 +27,11 @@ _LONGEST = 1 << 24  # of which it fits into 32
 
 @dataclass(frozen=True, slots=True)
 class MeanView:
-    """View of a mean over the middle axis of ``[matrices, chunks * blocks * unroll, columns]``.
+    """A mean over the middle axis of ``[matrices, chunks * blocks * unroll, columns]``.
 
-    With ``rounding`` a mean is ``sat8(((sum + start) * multiplier >> 32) + constant >> rounding)``, where the
-    shift rounds; otherwise it has TFLite's two roundings with ``left`` and ``right`` bits, and then
-    ``constant`` is added.
+    With ``rounding`` a mean is ``sat8(((sum + start) * multiplier >> 32) + constant >> rounding)``, with a
+    rounding shift; otherwise it uses TFLite's two roundings with ``left`` and ``right`` bits, and then adds
+    ``constant``.
     """
 
     matrices: int
@@ -81,7 +81,7 @@ class MeanView:
 
 @design(Mean, types=(DType.INT8,), needs="mve")
 def mean(op: Mean, sig: Signature, target: Target) -> Kernel | None:
-    """Means of int8; None over the last axis, or over axes with others between them."""
+    """Means of int8; None if the last axis is included, or if the axes are not adjacent."""
     first, end = min(op.axes, default=0), max(op.axes, default=-1) + 1
     columns = prod(sig.x.shape[end:])
     count = prod(sig.x.shape[first:end])

@@ -1,4 +1,6 @@
-"""Operators that move elements, with Helium: runs of bytes under masks, elements apart by gather loads."""
+"""Operators that move elements, with Helium: contiguous runs with tail predication, separate elements by
+gather loads.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,7 +27,7 @@ _LANES = {1: ("b", 16, 8), 2: ("h", 16, 8), 4: ("w", 32, 4)}
 
 @dataclass(frozen=True, slots=True)
 class MovedPart:
-    """A walk over bytes, from ``first`` of ``source`` on to those from ``start`` on."""
+    """A copy of bytes, from offset ``first`` of ``source`` to the output from offset ``start`` on."""
 
     source: str
     first: int
@@ -34,7 +36,9 @@ class MovedPart:
 
 @dataclass(frozen=True, slots=True)
 class MveMoveView:
-    """``gaps``, each filled from this byte on, then ``parts`` one after another; routines in this order."""
+    """``gaps``, each filled from this byte on, then ``parts`` one after another; the routines are in this
+    order.
+    """
 
     parts: tuple[MovedPart, ...]
     gaps: tuple[int, ...]
@@ -48,7 +52,7 @@ def transpose(op: Transpose, sig: Signature, target: Target) -> Kernel | None:
 
 @design(StridedSlice, needs="mve")
 def strided_slice(op: StridedSlice, sig: Signature, target: Target) -> Kernel | None:
-    """Runs of neighbours, or by gather loads where the last axis has a stride."""
+    """Copy runs of adjacent elements, or use gather loads if the last axis has a stride."""
     return _kernel("mve slice", op, sig, target)
 
 
@@ -59,7 +63,9 @@ def concat(op: Concat, sig: Signature, target: Target) -> Kernel | None:
 
 @design(Pad, needs="mve")
 def pad(op: Pad, sig: Signature, target: Target) -> Kernel | None:
-    """Fill the border with the value, then copy the input's rows; None if the value's bytes differ."""
+    """Fill the border with the value, then copy the input's rows; None if the value's bytes differ from each
+    other.
+    """
     fill, size = op.fill(sig), sig.y.dtype.itemsize
     if size > 1 and fill != 0:
         return None

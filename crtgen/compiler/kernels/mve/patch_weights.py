@@ -1,4 +1,4 @@
-"""Weights and constants of depthwise convolutions as their patches want them."""
+"""Weights and constants of depthwise convolutions in the order of their patches."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ __all__ = ["int4_patches", "patches", "requant_const"]
 
 
 def patches(weights: Int64, order: Int64) -> Const:
-    """Return ``weights[rows, columns, C]`` as patches, preceded by zeros for a row and a column."""
+    """Return ``weights[rows, columns, C]`` as patches, preceded by a row and a column of zeros."""
 
     def pack() -> Words:
         return np.concatenate([np.zeros(LANES, np.int8), _ordered(weights[..., order])]).view(np.uint32)
@@ -47,6 +47,6 @@ def _ordered(weights: Int64) -> Array:
 
 
 def requant_const(constants: Int64) -> Const:
-    """Multiplier, start and the last one as the registers want them, ``[C * 3]``."""
+    """Return multiplier, initial value and the last constant in the order of the registers, ``[C * 3]``."""
     words = records(constants[[1, 0, 2]].T.astype(np.int32)).ravel()
     return Const.of("requant", words, 4, "per channel: multiplier, start, last")

@@ -1,4 +1,4 @@
-"""Patches of 4x4 inputs for depthwise convolutions: which there are, and in what order they are taken."""
+"""Patches of 4x4 inputs for depthwise convolutions: which ones are needed, and in what order."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -32,10 +32,10 @@ FAR_ADD = 4095
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A load of 4x4 inputs, ``advance`` bytes behind the last one, and the sums that use it.
+    """A load of 4x4 inputs, ``advance`` bytes after the previous one, and the sums that use it.
 
-    It goes to the first or the ``second`` of two vectors. ``sums`` are pairs: the number of a sum and the
-    number of its vector of weights. With ``first``, the sums begin here.
+    It goes to the first or the ``second`` of two vectors. ``sums`` are pairs: the index of a sum and the
+    index of its vector of weights. With ``first``, the sums begin here.
     """
 
     second: bool
@@ -46,7 +46,7 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Eight outputs of a channel, or four; ``offsets`` are where they belong, in the order of the lanes."""
+    """Eight or four outputs of a channel; ``offsets`` are their destinations, in the order of the lanes."""
 
     patches: tuple[Patch, ...]
     offsets: tuple[int, ...]
@@ -67,8 +67,8 @@ class Batch:
 class StripRows:
     """Loading of a strip's four rows into scratch.
 
-    ``kept`` rows are there already and move to the front by ``moved`` places. For the others, ``inside`` says
-    if they are read or padding. Rows that no weight is applied to count as padding.
+    ``kept`` rows are already there and move to the front by ``moved`` positions. For the others, ``inside``
+    tells if they are read or padding. Rows with zero weights only count as padding.
     """
 
     kept: int
@@ -85,13 +85,14 @@ class StripRows:
 
     @property
     def fresh(self) -> tuple[tuple[int, bool], ...]:
-        """Number of each row among the four, and whether it is read."""
+        """Index of each new row among the four, and True if it is read."""
         return tuple(enumerate(self.inside, self.kept))
 
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """``count`` strips of output rows, the first one at row ``first``, each ``step`` behind the last.
+    """``count`` strips of output rows, the first one at row ``first``, each ``step`` rows after the previous
+    one.
 
     ``planes`` are the sets of four rows.
     """
@@ -103,7 +104,7 @@ class Strip:
 
     @property
     def alike(self) -> tuple[tuple[int, int, StripRows], ...]:
-        """Planes of one kind in a row: the number of the first one, and how many there are."""
+        """Consecutive planes of one kind: the index of the first one, and their number."""
         found, at = [], 0
         for kind, planes in groupby(self.planes):
             count = len(list(planes))
@@ -122,14 +123,14 @@ def plane_bytes(window: WindowShape, columns: int) -> int:
 
 
 def stretches(length: int, step: int) -> list[int]:
-    """Beginnings of stretches of ``step`` that cover ``length``; the last one may overlap."""
+    """Return the starts of segments of length ``step`` that cover ``length``; the last one may overlap."""
     return sorted({min(at, length - step) for at in range(0, length, step)})
 
 
 def batches_of(
     window: WindowShape, multiplier: int, starts: Sequence[int], squares: bool, plane: int
 ) -> Iterator[Batch]:
-    """Yield batches of eight sums that together cover the outputs from these columns on.
+    """Yield batches of eight sums that together cover the outputs of these columns.
 
     The last batch has four sums if no more are left.
     """
@@ -159,7 +160,9 @@ def _outputs(window: WindowShape, multiplier: int, start: int, squares: bool) ->
 
 
 def in_lanes(places: Sequence[int]) -> tuple[int, ...]:
-    """In the order that narrowing two vectors to one gives: their lanes in turn."""
+    """Return the places in the order that results from narrowing two vectors into one, whose lanes
+    alternate.
+    """
     if len(places) == SIDE:
         return tuple(places)
     return tuple(p for pair in zip(places[:SIDE], places[SIDE:], strict=True) for p in pair)

@@ -11,7 +11,7 @@ neighbouring outputs. It is loaded once and multiplied by weights that are moved
 (``moves``).
 
 The sums of four outputs, in core registers, move to one vector, which is requantised and stored, so that the
-epilogue is paid once for four. The addresses of a gather are a vector that steps on (``stepping``), or a core
+epilogue is paid once for four. The addresses of a gather are a vector that advances (``stepping``), or a core
 register and a fixed vector.
 """
 
@@ -31,14 +31,14 @@ __all__ = ["PatchDepthwiseView", "PatchesWriter"]
 
 @dataclass(frozen=True, slots=True)
 class PatchDepthwiseView:
-    """A depthwise convolution, strip by strip, all channels of a strip at once.
+    """A depthwise convolution, strip by strip, with all channels of a strip at a time.
 
-    In scratch there are ``columns`` columns of ``channels`` words for each of the ``planes``, the image from
-    column ``window.left`` on; ``groups`` patches make an output. The words of a patch are ``apart`` bytes
-    from each other. Parts of a row, which begin at the columns of ``parts``, have ``batches`` of outputs.
-    Where a patch serves several outputs, ``moves`` are the bytes by which their weights are moved.
-    ``stepping``: the address of a patch is a vector that steps on, else a core register and a vector.
-    ``int4``: weights have four bits.
+    In scratch there are ``columns`` columns of ``channels`` words for each of the ``planes``, with the image
+    from column ``window.left`` on; an output takes ``groups`` patches. The words of a patch are ``apart``
+    bytes apart. Parts of a row, which begin at the columns of ``parts``, have ``batches`` of outputs. If a
+    patch serves several outputs, ``moves`` are the bytes by which their weights are moved. ``stepping``: the
+    address of a patch is a vector that advances, otherwise a core register and a vector. ``int4``: weights
+    have four bits.
     """
 
     window: WindowShape
@@ -59,7 +59,7 @@ class PatchDepthwiseView:
 
     @property
     def far(self) -> bool:
-        """True if a core register must hold steps that no instruction can encode."""
+        """True if a core register must hold steps that do not fit into an instruction."""
         steps = (abs(patch.advance) for batch in self.batches for patch in batch.patches)
         return not self.stepping and max(steps) > FAR_ADD
 
@@ -101,12 +101,12 @@ class PatchDepthwiseView:
 
     @property
     def scratch(self) -> int:
-        """The last block of a row may reach behind its end."""
+        """Bytes of scratch; the last block of a row may extend beyond its end."""
         return self.plane * self.planes + 4 * LANES
 
     @property
     def lanes(self) -> tuple[int, ...]:
-        """Before the first step, which the first load takes."""
+        """Vector of addresses before the first step, which the first load adds."""
         start = self.batches[0].patches[0].advance if self.stepping else 0
         return tuple((i * self.apart - start) % (1 << 32) for i in range(SIDE))
 
@@ -142,7 +142,7 @@ class PatchDepthwiseView:
 
 
 class PatchesWriter(Writer):
-    """Writes ``channels(patches, y, weights, requant)``: the outputs of a strip."""
+    """Writes ``channels(patches, y, weights, requant)``, which computes the outputs of a strip."""
 
     def __init__(self, k: PatchDepthwiseView) -> None:
         self.k = k

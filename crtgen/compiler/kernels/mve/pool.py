@@ -1,7 +1,7 @@
-"""Pooling with Helium: a vector of channels at a time.
+"""Pooling with Helium: one vector of channels at a time.
 
-The average of up to 255 values of int8 has its sums in 16 bits, and the division is a multiplication that is
-checked for every sum. Sums of int16 have 32 bits.
+Sums of up to 255 int8 values fit into 16 bits, and the division is a multiplication that is checked for every
+sum. Sums of int16 have 32 bits.
 """
 
 from dataclasses import dataclass
@@ -30,8 +30,8 @@ _UNROLLS = range(1, 9)
 class MvePoolView:
     """A window as ``rows`` rows of ``blocks`` times ``unroll`` pixels; vectors of channels and a ``rest``.
 
-    If windows are ``padded``, rows and pixels are the part inside of the image, with ``unroll`` 1. Then the
-    reciprocals for an average are in an array, indexed by the number of its pixels less one. Numbers have
+    If windows are ``padded``, rows and pixels are the part inside the image, with ``unroll`` 1. Then the
+    reciprocals for an average are in an array, indexed by the number of pixels minus one. Elements have
     ``size`` bytes.
     """
 
@@ -100,7 +100,7 @@ class MvePoolView:
 def average(op: AveragePool2d, sig: Signature, target: Target) -> Kernel | None:
     """Average pooling with windows of up to 255 pixels; None for larger ones.
 
-    None, too, if a product with a reciprocal would not be exact, or if the output has another scale.
+    Also None if a product with a reciprocal would not be exact, or if the output has another scale.
     """
     count = op.window[0] * op.window[1]
     if count > MOST or by_float(sig.y):

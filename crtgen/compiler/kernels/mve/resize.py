@@ -1,4 +1,4 @@
-"""Resizing of images by four pixels each with Helium: four channels at a time."""
+"""Bilinear resizing with Helium: four pixels are combined, four channels at a time."""
 
 from functools import cache
 
@@ -32,7 +32,7 @@ def bilinear(op: ResizeBilinear, sig: Signature, target: Target) -> Kernel:
 
 @cache
 def mixed(channels: int) -> Routine:
-    """Write ``mixed(pixels, shares, y)``, which adds up four pixels times their shares, of 20 bits."""
+    """Write ``mixed(pixels, shares, y)``, which adds up four pixels times their 20-bit weights."""
     f = Function(
         "mixed",
         "const int8_t *const *pixels",

@@ -31,19 +31,19 @@ class Ring:
 
     @property
     def bytes(self) -> int:
-        """Vectors may reach beyond the last row."""
+        """Bytes of scratch; vectors may extend beyond the last row."""
         return -(-self.rows * self.pitch // 16) * 16 + LANES
 
     @property
     def sides(self) -> tuple[tuple[int, int], ...]:
-        """Start and bytes of the padding at each side of a row."""
+        """Start and size in bytes of the padding at each side of a row."""
         right = self.left + self.row_bytes
         both = (0, self.left), (right, self.pitch - right)
         return tuple((at, count) for at, count in both if count)
 
     @property
     def by_sides(self) -> bool:
-        """True if filling these in each row takes less time than filling everything."""
+        """True if it is faster to fill the padding of each row than to fill everything."""
         return self._fill_sides.instructions < self.fill_whole.instructions
 
     @property
@@ -73,9 +73,9 @@ class Ring:
 
 
 def pairs_lead(window: WindowShape, outputs: int, overlapping: bool) -> int:
-    """Return the lead where pairs of pixels of a row are read until their outputs are complete.
+    """Return the lead if pairs of pixels of a row are read until their outputs are complete.
 
-    The last pair of an odd row is the last two pixels if ``overlapping``, else the last one alone.
+    The last pair of an odd row is the last two pixels if ``overlapping``, otherwise the last one alone.
     """
     width = window.out_width
     starts = np.arange(0, width, 2)

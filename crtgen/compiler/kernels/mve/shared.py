@@ -1,7 +1,7 @@
-"""Helium for size: one function for all layers of a kind, and a table with the numbers of each.
+"""Helium for size: one function for all layers of a kind, and a table with the parameters of each.
 
-Windows of two pixels at a time are gathered into scratch, unless they are in one stretch. Outputs are
-requantised in TFLite's own arithmetic: its constants are the same for every layer, and short.
+Windows of two pixels at a time are gathered into scratch, unless they are contiguous. Outputs are requantised
+in TFLite's own arithmetic: its constants have the same form for every layer, and are short.
 """
 
 from dataclasses import astuple
@@ -36,7 +36,7 @@ _START = 1 << 23  # what a start has to be below, to leave a byte for the shift
 
 
 def shared_matrix(window: WindowShape, weights: Int8, bias: Int64, params: ConvParams) -> Kernel | None:
-    """The kernel for ``weights[O, inputs of a window]``; None if its scales are not all below 1/2."""
+    """Return the kernel for ``weights[O, inputs of a window]``; None if its scales are not all below 1/2."""
     constants = packed_constants(params, weights, bias)
     if constants is None:
         return None
@@ -62,7 +62,9 @@ def shared_matrix(window: WindowShape, weights: Int8, bias: Int64, params: ConvP
 
 
 def shared_dense(weights: Int8, bias: Int64, params: ConvParams) -> Kernel | None:
-    """The kernel for one row of inputs times ``weights[O, K]``; None unless all have one scale below 1/2."""
+    """Return the kernel for a row of inputs times ``weights[O, K]``; None unless all outputs have the same
+    scale, below 1/2.
+    """
     multiplier, shift = int(params.multipliers[0]), int(params.shifts[0])
     if params.factors is not None:
         return None
@@ -101,9 +103,10 @@ def _vectors(depth: int) -> tuple[int, int]:
 
 
 def packed_constants(params: ConvParams, weights: Int8 | Int64, bias: Int64) -> Int64 | None:
-    """Start and shift in one word, and the multiplier: ``[2, O]``, O rounded up to fours.
+    """Return initial value and shift in one word, and the multiplier: ``[2, O]``, with O rounded up to a
+    multiple of four.
 
-    A channel that is always at the zero point has a multiplier of 0. None if another does not fit, and for
+    A channel that is always at the zero point has a multiplier of 0. None if any other does not fit, and for
     rescaling in float32.
     """
     if params.factors is not None:

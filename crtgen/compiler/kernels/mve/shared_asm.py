@@ -1,6 +1,6 @@
-"""The assembly of convolutions and dense layers that layers share where size matters.
+"""Assembly of convolutions and fully connected layers that several layers share when optimising for size.
 
-TFLite's own requantisation with short constants: they are the same for every layer.
+It uses TFLite's own requantisation, whose constants are short and have the same form for every layer.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ __all__ = ["SharedPair", "any_dense", "runs_of_a_row"]
 
 @cache
 def any_dense(k: SharedDenseView) -> Routine:
-    """Write ``dense(x, y, weights, table)``: any layer of one row with one scale."""
+    """Write ``dense(x, y, weights, table)`` for any layer of one row with a single scale."""
     f = Function(
         "dense",
         "const int8_t *x",
@@ -202,8 +202,8 @@ class SharedPair(Writer):
 
 @cache
 def runs_of_a_row() -> Routine:
-    """Write ``runs(to, from, apart, table)``: copies a row's part of two pixels' windows; returns the place
-    of the next row.
+    """Write ``runs(to, from, apart, table)``, which copies one row of two pixels' windows and returns the
+    address for the next row.
     """
     f = Function(
         "runs",

@@ -3,7 +3,7 @@
 The function loops over patches, as in ``depthwise.py``, and computes eight outputs at a time: two squares of
 four, or eight of a row. Each row of the image is copied to scratch once: row n goes to byte n modulo 4 of the
 words there, and the weights are rotated to match. If outputs may overwrite their own inputs, 16 channels of
-the whole image are computed before the next 16, and scratch has room for 16 channels only.
+the whole image are computed before the next 16, and scratch only has room for 16 channels.
 """
 
 from dataclasses import dataclass
@@ -33,14 +33,14 @@ _MOST_OFFSET = 65535
 
 @dataclass(frozen=True, slots=True)
 class StripsView:
-    """Parameters of the function: does a patch serve four outputs, and are these clamped?"""
+    """Parameters of the function: if a patch serves four outputs, and if outputs are clamped."""
 
     squares: bool
     clamped: bool
 
 
 def shared_depthwise(window: WindowShape, weights: Int64, bias: Int64, params: ConvParams) -> Kernel | None:
-    """The kernel for ``weights[C, taps of a window]``.
+    """Return the kernel for ``weights[C, taps of a window]``.
 
     None if a scale is not below 1/2, if a window is larger than a patch, or for several images.
     """

@@ -1,4 +1,4 @@
-"""The tables of the functions that layers share where size matters."""
+"""The tables of the functions that layers share when optimising for size."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -10,7 +10,9 @@ __all__ = ["DenseTable", "MveSharedView", "SharedDenseView"]
 
 @dataclass(frozen=True, slots=True)
 class DenseTable:
-    """A fully connected layer's numbers; ``first`` bytes fill the first vector, ``rounds`` more follow."""
+    """A fully connected layer's parameters; ``first`` bytes fill the first vector, ``rounds`` more vectors
+    follow.
+    """
 
     outputs: int
     zero_point: int
@@ -24,7 +26,7 @@ class DenseTable:
 
 @dataclass(frozen=True, slots=True)
 class MveSharedView:
-    """Parameter of the function: whether outputs are clamped. Everything else is in the table."""
+    """Parameter of the function: if outputs are clamped. Everything else is in the table."""
 
     clamped: bool
 

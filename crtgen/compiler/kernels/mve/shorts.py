@@ -1,4 +1,4 @@
-"""Element-wise operators with Helium whose operands or results are int16, and slopes of int8.
+"""Element-wise operators with Helium on int16 operands or results, also with int8 slopes.
 
 Four elements at a time in 32 bits, with TFLite's roundings.
 """
@@ -221,7 +221,7 @@ def _two_sides(
 
 @design(Prelu, types=(DType.INT8, DType.INT16), needs="mve", weights=None)
 def prelu(op: Prelu, sig: Signature, target: Target) -> Kernel | None:
-    """int8 and int16; None where the input is repeated and the slope is not."""
+    """PRELU of int8 and int16; None if the input is broadcast and the slope is not."""
     p, way = op.parameters(sig), walk(sig)
     if way.order != (0, 1):
         return None

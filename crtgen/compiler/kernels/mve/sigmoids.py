@@ -1,4 +1,4 @@
-"""Logistic and tanh of int16 with Helium: a table of values and one of differences, by gather loads."""
+"""Logistic and tanh of int16 with Helium: a table of values and one of differences, read by gather loads."""
 
 from crtgen.compiler.kernels.asm import Function
 from crtgen.compiler.kernels.engine.kernel import Const, Kernel, Target
@@ -37,9 +37,9 @@ def sigmoid(op: Logistic | Tanh, sig: Signature, target: Target) -> Kernel | Non
 
 
 class SigmoidOf:
-    """Makes results of four arguments, in words; the tables of places and slopes are in these registers.
+    """Computes results of four arguments, in words; the tables of values and slopes are in these registers.
 
-    With a sign s of 0 or -1 the result is ``((y ^ s) - s + middle) >> shift``, as TFLite's rounds.
+    With a sign ``s`` of 0 or -1 the result is ``((y ^ s) - s + middle) >> shift``, rounded as in TFLite.
     """
 
     def __init__(self, f: Function, p: Sigmoid16Params, logistic: bool, tables: tuple[str, str]) -> None:

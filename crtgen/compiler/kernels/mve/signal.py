@@ -25,7 +25,9 @@ _VECTOR, _WORDS = 16, 4
 
 @design(Window, needs="mve", weights=(1,))
 def window(op: Window, sig: Signature, target: Target) -> Kernel:
-    """Eight products at a time. VQSHRN would shift as it narrows, but GNU as 2.40 makes VQRSHRN of it."""
+    """Compute eight products at a time. VQSHRN would shift as it narrows, but GNU as 2.40 encodes it as
+    VQRSHRN.
+    """
     period = sig.inputs[1].elements
     f = window_function(op, sig, no_alias=True)
     x, y, weights = f.arguments
@@ -57,7 +59,7 @@ def window(op: Window, sig: Signature, target: Target) -> Kernel:
 
 @design(FftAutoScale, needs="mve")
 def auto_scale(op: FftAutoScale, sig: Signature, target: Target) -> Kernel:
-    """Find the maximum eight at a time, then shift eight at a time."""
+    """Find the maximum of eight values at a time, then shift eight at a time."""
     f = auto_scale_function(sig, no_alias=True)
     x, y, bits = f.arguments
     most, at = f.core("the greatest", EVEN), f.core("samples")
@@ -77,7 +79,7 @@ def auto_scale(op: FftAutoScale, sig: Signature, target: Target) -> Kernel:
 
 @design(SpectrumEnergy, needs="mve")
 def energy(op: SpectrumEnergy, sig: Signature, target: Target) -> Kernel:
-    """Four sums of two squares at a time, zeros around them."""
+    """Compute four sums of two squares at a time, with zeros before and after them."""
     f = energy_function(op, sig, no_alias=True)
     x, y = f.arguments
     a, b = f.vectors("numbers, squares", 2)
@@ -99,7 +101,7 @@ def energy(op: SpectrumEnergy, sig: Signature, target: Target) -> Kernel:
 
 @design(FilterBank, needs="mve", weights=(1, 2, 3, 4, 5))
 def filter_bank(op: FilterBank, sig: Signature, target: Target) -> Kernel | None:
-    """Filter bank with four products of 64 bits at a time, for two channels; None for negative weights."""
+    """Filter bank with four 64-bit products at a time, for two channels; None for negative weights."""
     bank = BankWeights.of(sig)
     if bank is None:
         return None

@@ -1,4 +1,6 @@
-"""Softmax of int8 with Helium: powers from a table, since a difference of two int8 values has 256 values."""
+"""Softmax of int8 with Helium: exponentials from a table, since a difference of two int8 values has 256
+values.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +22,7 @@ _ELEMENTS = 8  # from so many on a table pays; for size never
 
 @dataclass(frozen=True, slots=True)
 class MveSoftmaxView:
-    """``rows`` of ``depth`` elements; differences beyond ``last``, if that is not 255, count as ``last``."""
+    """``rows`` of ``depth`` elements; differences beyond ``last`` count as ``last``, unless that is 255."""
 
     rows: int
     depth: int
@@ -56,7 +58,9 @@ def greatest(depth: int, dtype: DType) -> Routine:
 
 @cache
 def sum_of_powers(depth: int, last: int) -> Routine:
-    """Write ``sum(x, greatest, powers)``, which adds up the powers of all elements with 12 integer bits."""
+    """Write ``sum(x, greatest, powers)``, which adds up the exponentials of all elements with 12 integer
+    bits.
+    """
     f = Function(
         "sum",
         "const int8_t *x",
@@ -79,7 +83,7 @@ def sum_of_powers(depth: int, last: int) -> Routine:
 
 @cache
 def shares(depth: int, last: int) -> Routine:
-    """Write ``shares(x, y, powers, numbers)``, which multiplies each power by a reciprocal.
+    """Write ``shares(x, y, powers, numbers)``, which multiplies each exponential by a reciprocal.
 
     ``numbers`` are the maximum of the inputs, the reciprocal, and the shift to units of 1/256.
     """
@@ -129,7 +133,7 @@ def _powers(f: Function, last: int, x: str, most: str, table: str) -> Callable[[
 
 @design(Softmax, types=(DType.INT8,), needs="mve")
 def softmax(op: Softmax, sig: Signature, target: Target) -> Kernel | None:
-    """Softmax of int8; None if there are too few elements to be worth a table of up to 1 KB."""
+    """Softmax of int8; None if there are too few elements for a table of up to 1 KB to pay off."""
     if target.optimize == "size" or sig.x.elements < _ELEMENTS:
         return None
     powers = powers_const(op, sig)

@@ -1,4 +1,4 @@
-"""Softmax of int16 with Helium: powers by a table, four at a time between its places, by gather loads."""
+"""Softmax of int16 with Helium: exponentials interpolated from a table, four at a time by gather loads."""
 
 from functools import cache
 
@@ -28,7 +28,9 @@ def softmax16(op: Softmax, sig: Signature, target: Target) -> Kernel:
 
 @cache
 def sum_of_powers16(depth: int, p: Softmax16Params) -> Routine:
-    """Write ``sum(x, y, greatest, powers)``: the powers of all elements, and their sum."""
+    """Write ``sum(x, y, greatest, powers)``, which stores the exponentials of all elements and returns their
+    sum.
+    """
     f = Function(
         "sum",
         "const int16_t *x",
@@ -71,7 +73,9 @@ def sum_of_powers16(depth: int, p: Softmax16Params) -> Routine:
 
 @cache
 def shares16(depth: int) -> Routine:
-    """Write ``shares(y, share, shift)``: each power times a share, ``shift`` bits to the right, rounded."""
+    """Write ``shares(y, share, shift)``, which multiplies each exponential by ``share``, shifts it right by
+    ``shift`` bits and rounds.
+    """
     f = Function(
         "shares", "int16_t *y", "int32_t share", "int32_t shift", purpose="Each power times a share."
     )

@@ -1,4 +1,4 @@
-"""Features of float32 with Helium: windows, powers, bands, logarithms, with sums in their order."""
+"""Float32 features with Helium: windows, powers, bands, logarithms, with sums in the defined order."""
 
 import numpy as np
 
@@ -32,8 +32,8 @@ _LANES, _VECTOR = 4, 16
 
 @design(Frame, needs="mve", weights=(1,))
 def frame(op: Frame, sig: Signature, target: Target) -> Kernel:
-    """Convert samples, subtract their predecessors and apply the window, four at a time; the first sample,
-    which has no predecessor, is computed on its own.
+    """Convert samples, subtract their predecessors and apply the window, four at a time; the first sample is
+    computed separately.
     """
     f = frame_function(sig)
     taken = _HeliumFrame(f, op, sig)
@@ -56,8 +56,8 @@ class _HeliumFrame(FrameWriter):
         self.factor = f.constant("preemphasis", bits_of(op.preemphasis)) if op.preemphasis else ""
 
     def first(self) -> int:
-        """Return the samples that are done: one, if the sample before the first is not in memory before
-        it.
+        """Return the number of samples already computed: one, if the sample before the first one is not in
+        memory before it.
         """
         f, op = self.f, self.op
         f.advance(self.x, self.size * op.start)
@@ -146,7 +146,7 @@ def power(op: Power, sig: Signature, target: Target) -> Kernel:
 
 @design(Bands, needs="mve", weights=(1, 2, 3))
 def bands(op: Bands, sig: Signature, target: Target) -> Kernel:
-    """Compute four sums at a time, each of its own number of products: gather loads under masks."""
+    """Compute four sums at a time, each with its own number of products: gather loads under masks."""
     rows, count = sig.x.elements // sig.x.shape[-1], sig.y.shape[-1]
     groups = _groups(sig)
     table = np.concatenate([words for _, words in groups]).astype(np.uint32)
@@ -225,9 +225,10 @@ def scaled_log(op: ScaledLog, sig: Signature, target: Target) -> Kernel | None:
 
 
 class _Log:
-    """Appends logarithms. A number of bits b is ``m 2^e`` with m from ``sqrt(1/2)`` to ``sqrt(2)``.
+    """Appends logarithms. A float with the bits b is ``m 2^e`` with m from ``sqrt(1/2)`` to ``sqrt(2)``.
 
-    The exponent e is what is above 23 bits of b less those of the bound, which the rest is added to again.
+    The exponent e is b minus the bits of the lower bound, shifted right by 23; the remainder is added to the
+    bound again.
     """
 
     def __init__(self, o: Operands, op: ScaledLog) -> None:

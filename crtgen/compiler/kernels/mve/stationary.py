@@ -1,6 +1,7 @@
-"""Windows of up to 16 inputs: the weights of four channels stay in registers for many pixels.
+"""Convolutions with windows of up to 16 inputs: the weights of four channels stay in registers for many
+pixels.
 
-The inputs of a chunk of pixels are copied to scratch first, so that outputs may be over inputs.
+The inputs of a chunk of pixels are copied to scratch first, so that outputs may overwrite inputs.
 """
 
 from dataclasses import dataclass, replace
@@ -28,7 +29,7 @@ _UNROLL = 4
 
 @dataclass(frozen=True, slots=True)
 class StationaryView:
-    """Adjacent pixels: ``chunks`` chunks of ``chunk`` pixels, and one of ``rest``."""
+    """A row of pixels: ``chunks`` chunks of ``chunk`` pixels, and one of ``rest`` pixels."""
 
     micro: Stationary
     chunks: int
@@ -45,7 +46,7 @@ class StationaryView:
 
     @property
     def scratch(self) -> int:
-        """Bytes of scratch memory. A load may reach beyond the last pixel."""
+        """Bytes of scratch memory. A load may extend beyond the last pixel."""
         return -(-self.chunk * self.depth // LANES) * LANES + LANES
 
     @property
@@ -60,7 +61,9 @@ class StationaryView:
 
 @design(Conv2d, types=(DType.INT8,), needs="mve", weights=(1, 2), narrow_weights=True)
 def few_inputs(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
-    """Convolution of int8 for windows of up to 16 inputs; None if outputs are clamped or not re-encoded."""
+    """Convolution of int8 with windows of up to 16 inputs; None if outputs are clamped or the requantisation
+    is not re-encoded.
+    """
     _, w, b = sig.inputs
     weights, int4 = by_output(w), w.dtype is DType.INT4
     if weights.shape[1] > LANES or target.optimize == "size":  # its code is of one layer

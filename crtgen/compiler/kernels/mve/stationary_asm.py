@@ -1,5 +1,5 @@
 """The Helium micro-kernel with weights in registers: the inputs of a pixel are one vector, and many pixels
-pass by.
+are processed.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _FAR = 127  # the greatest step of VSTRB
 
 @dataclass(frozen=True, slots=True)
 class Stationary:
-    """The micro-kernel: ``unroll`` pixels per round, whose inputs are ``pitch`` bytes apart.
+    """The micro-kernel: ``unroll`` pixels per iteration, whose inputs are ``pitch`` bytes apart.
 
     ``int4``: weights have four bits.
     """

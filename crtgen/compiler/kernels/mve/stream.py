@@ -1,4 +1,5 @@
-"""Weights in the order of the Helium kernels: vectors of channels by fours, then the requantisation.
+"""Weights in the order of the Helium kernels: vectors by groups of four channels, then the requantisation
+constants.
 
 A vector of 4-bit weights holds two channels.
 """
@@ -24,7 +25,7 @@ _CHANNELS = 4
 
 @dataclass(frozen=True, slots=True)
 class StreamCut:
-    """``length`` bytes of inputs from ``start`` on, which fill a vector or less."""
+    """``length`` bytes of inputs from ``start`` on, at most one vector."""
 
     start: int
     length: int
@@ -41,9 +42,9 @@ def stream_const(
     at_once: int = 1,
 ) -> Const:
     """Pack ``weights[O, K]`` in groups of ``channels`` channels: vectors of weights by cut, then constants by
-    fours.
+    groups of four.
 
-    They are for inputs of ``size`` bytes. Channels of groups that are computed at once alternate.
+    The inputs have ``size`` bytes. Channels of groups that are computed together alternate.
     """
     outputs = np.arange(len(weights))
     if at_once > 1:
@@ -78,19 +79,19 @@ def _pack_groups(
 
 
 def sums_fit(weights: Int8 | Int64) -> bool:
-    """Return whether 32 bits hold 16 times the sums of 4-bit ``weights[O, K]`` and any int8 inputs."""
+    """Return True if 32 bits hold 16 times the sums of 4-bit ``weights[O, K]`` with any int8 inputs."""
     return 16 * INT8.magnitude(0) * int(np.abs(weights).sum(axis=1).max()) < 1 << 31
 
 
 def unpack(f: Function, weights: str, first: str) -> None:
-    """Append code that unpacks 4-bit weights of two channels from a vector: those of the first, and 16 times
-    those of the second.
+    """Append code that unpacks the 4-bit weights of two channels from a vector: those of the first, and 16
+    times those of the second.
     """
     f("vshr.s8", first, weights, "#4")
     f("vshl.i8", weights, weights, "#4")
 
 
 def sixteenths(f: Function, sums: Sequence[str]) -> None:
-    """Scale the sums of every second channel, which are 16 times as large, to match the others."""
+    """Append code that divides the sums of every second channel by 16, which its weights made too large."""
     for total in sums[1::2]:
         f("asr", total, total, "#4")

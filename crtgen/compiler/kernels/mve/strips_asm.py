@@ -1,4 +1,4 @@
-"""The assembly of depthwise convolutions that layers share where size matters."""
+"""Assembly of depthwise convolutions that several layers share when optimising for size."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -16,7 +16,7 @@ _LOCAL = 9
 
 @cache
 def insert_row() -> Routine:
-    """Write ``insert(to, row, step, seen)``, which puts a row of the image into one byte of each word."""
+    """Write ``insert(to, row, step, seen)``, which stores a row of the image into one byte of each word."""
     f = Function(
         "insert",
         "int8_t *to",

@@ -1,6 +1,6 @@
-"""SVDF with Helium: the filters' products as a row of sums, then the memories, a unit's filters at a time.
+"""SVDF with Helium: the filters' products as a row of sums, then the memories, one unit's filters at a time.
 
-In scratch are the products, which go to the ends of the memories.
+The products are stored in scratch, and then appended to the memories.
 """
 
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class MveSvdfView:
 
 @dataclass(frozen=True, slots=True)
 class MemoriesView:
-    """``units`` outputs from ``rank`` memories each, of ``length`` numbers of ``size`` bytes."""
+    """``units`` outputs from ``rank`` memories each, of ``length`` elements of ``size`` bytes."""
 
     units: int
     rank: int
@@ -58,7 +58,7 @@ class MemoriesView:
 
     @property
     def tail(self) -> int:
-        """Bytes of the last vector that count; 0 for all."""
+        """Bytes of the last vector that are used; 0 for all."""
         return self.length * self.size % LANES
 
 
@@ -119,8 +119,8 @@ def _stream(view: MemoriesView, time: Array, header: Words, starts: Int64) -> Co
 
 
 class _SvdfWriter(Writer):
-    """Writes ``memories(memory, newest, time, y)``: appends the newest numbers to memories, then computes
-    outputs.
+    """Writes ``memories(memory, newest, time, y)``, which appends the newest values to memories, then
+    computes outputs.
     """
 
     def __init__(self, k: MemoriesView) -> None:

@@ -1,7 +1,8 @@
-"""Depthwise convolutions over time with Helium: an image one pixel wide is in memory like one of one row.
+"""Depthwise convolutions over time with Helium: in memory, an image one pixel wide equals an image with one
+row.
 
-The design of images takes four rows at a time and many columns, so it gets such an image
-with rows and columns exchanged.
+The design for images processes four rows at a time and many columns, so it gets such an image with rows and
+columns exchanged.
 """
 
 from dataclasses import replace

@@ -27,7 +27,7 @@ _CLAMPED = (-128, 127)
 @design(Quantize, types=(DType.INT8,), needs="mve", to=DType.UINT8)
 def flip(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
     """Convert between int8 and uint8 by inverting the highest bit; None if the scales or zero points do not
-    allow it.
+    permit it.
     """
     if not flips(op, sig):
         return None
@@ -52,7 +52,7 @@ def flip(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
 @design(Quantize, types=(DType.UINT8,), needs="mve", to=DType.INT8)
 @design(Quantize, types=(DType.UINT8,), needs="mve")
 def table(op: Tabulated | Relu | Quantize, sig: Signature, target: Target) -> Kernel | None:
-    """Map bytes by a table of 256 bytes; None for ``size`` if arithmetic is shorter."""
+    """Map bytes by a table of 256 bytes; None when optimising for size if arithmetic is shorter."""
     if isinstance(op, Relu | Quantize) and target.optimize == "size":
         return None
     return elementwise(

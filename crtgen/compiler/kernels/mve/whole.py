@@ -1,6 +1,6 @@
 """Depthwise convolutions whose window is the whole image, with Helium: eight channels at a time.
 
-Two taps are multiplied and added in 16 bits, which hold both products, and then added to 32-bit sums.
+Two taps are multiplied and added in 16 bits, which suffice for both products, and then added to 32-bit sums.
 """
 
 from dataclasses import dataclass

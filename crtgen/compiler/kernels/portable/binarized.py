@@ -15,8 +15,8 @@ __all__ = ["BinaryConvView", "PackedPoolView", "SignsView"]
 
 @dataclass(frozen=True, slots=True)
 class SignsView:
-    """View of packing: ``rows`` of ``channels`` numbers, or of ``words``; ``zero`` is C of the number that
-    counts as zero.
+    """Packing of signs: ``rows`` of ``channels`` values, or of ``words``; ``zero`` is the C expression of the
+    value that counts as zero.
     """
 
     rows: int
@@ -27,7 +27,9 @@ class SignsView:
 
 @dataclass(frozen=True, slots=True)
 class PackedPoolView:
-    """Height and width of the input (``size``), the output, the window; ``before`` is padding there."""
+    """Height and width of the input (``size``), the output and the window; ``before`` is the padding before
+    the input.
+    """
 
     batch: int
     size: tuple[int, int]
@@ -40,8 +42,8 @@ class PackedPoolView:
 
 @dataclass(frozen=True, slots=True)
 class BinaryConvView(PackedPoolView):
-    """View of a binarised convolution to ``channels``; a tap has ``depth`` signs. Padding is 1 if ``fill``,
-    else 0.
+    """A binary convolution to ``channels`` outputs; a tap has ``depth`` signs. Padding is 1 if ``fill``,
+    otherwise 0.
     """
 
     channels: int
@@ -71,7 +73,7 @@ def unpack_signs(op: UnpackSigns, sig: Signature, target: Target) -> Kernel:
 
 @design(PackedMaxPool2d)
 def packed_max_pool2d(op: PackedMaxPool2d, sig: Signature, target: Target) -> Kernel:
-    """Combine words by AND: a result is 1, an unset bit, if any input is."""
+    """Combine words by AND: a result is 1 (an unset bit) if any input is."""
     batch, height, width, words = sig.x.shape
     view = PackedPoolView(
         batch=batch,
@@ -88,7 +90,7 @@ def packed_max_pool2d(op: PackedMaxPool2d, sig: Signature, target: Target) -> Ke
 
 @design(BinaryConv2d, weights=(1,))
 def binary_conv2d(op: BinaryConv2d, sig: Signature, target: Target) -> Kernel:
-    """Count the signs that differ: set bits of 32, in four sums of bytes."""
+    """Count the signs that differ: set bits of 32, in four byte-wide sums."""
     batch, height, width, words = sig.x.shape
     _, (constant,) = operands(sig)
     taps = op.taps(sig.inputs[1])

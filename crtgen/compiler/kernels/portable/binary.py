@@ -25,7 +25,7 @@ _DELTAS = ((0, 0), (1, 0), (0, 1), (-1, 0), (0, -1), (1, 1), (-1, -1), (1, -1), 
 
 @design(Add, Sub, Mul, types=(*(d for d in DType if d.is_integer), DType.FLOAT32), weights=None)
 def exact(op: _Binary, sig: Signature, target: Target) -> Kernel | None:
-    """Compute real numbers or plain integers; None for others, except for sums in float32."""
+    """Compute floats or plain integers; None for other types, except for sums in float32."""
     if is_plain(sig.x):
         lines = _whole_lines(op, sig)
         return elements(sig, "element by element", lines) if lines else None
@@ -39,7 +39,7 @@ def exact(op: _Binary, sig: Signature, target: Target) -> Kernel | None:
 
 @design(Add, Sub, types=(DType.INT8,), weights=None)
 def linear(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
-    """Compute ``(a * A + b * B + C) >> s`` if there are A, B, C and s that are right for all 65,536 pairs;
+    """Compute ``(a * A + b * B + C) >> s`` if there are A, B, C and s that are exact for all 65,536 pairs;
     otherwise None.
     """
     form = None if is_plain(sig.x) else _find_linear(op, quants_of(sig))

@@ -1,4 +1,4 @@
-"""Powers of a frame's spectrum in 32 bits."""
+"""Power spectra of frames in 32-bit integers."""
 
 from dataclasses import dataclass
 
@@ -16,12 +16,13 @@ __all__ = ["BlockView", "block_power"]
 
 @dataclass(frozen=True, slots=True)
 class BlockView:
-    """A frame of ``size`` samples becomes ``count`` complex numbers, transformed by ``first``, then by fours.
+    """A frame of ``size`` samples becomes ``count`` complex values, transformed by a stage of radix
+    ``first``, then of radix 4.
 
-    ``stages`` are sizes and numbers of groups of those, ``room`` bits of the greatest sample, ``exponent``
-    that of the powers' roots. ``before`` is what is before the first sample and ``factor`` the pre-emphasis
-    with 30 fractional bits, as C; without one it is empty. ``bins`` are the powers that there are, from the
-    first to before the second one.
+    ``stages`` are the sizes and numbers of groups of the radix-4 stages, ``room`` is the number of bits of
+    the largest sample, ``exponent`` that of the powers' roots. ``before`` is the sample before the first one
+    and ``factor`` the pre-emphasis with 30 fractional bits, as C; it is empty without pre-emphasis. ``bins``
+    are the computed powers, from the first index up to the second (exclusive).
     """
 
     op: Op
@@ -37,18 +38,18 @@ class BlockView:
 
     @property
     def low(self) -> tuple[int, int]:
-        """First and last number of those that, when separated, give a power at their own place."""
+        """First and last index of the values that, when separated, give a power at their own position."""
         return max(self.bins[0], 1), min(self.bins[1] - 1, self.count // 2)
 
     @property
     def high(self) -> tuple[int, int]:
-        """First and last number of those that give a power at the same distance from the end."""
+        """First and last index of those that give a power at the same distance from the end."""
         first, end = self.bins
         return max(self.count - end + 1, 1), min(self.count - first, self.count // 2)
 
     @property
     def apart(self) -> tuple[int, int]:
-        """First and last number of both groups together."""
+        """First and last index of both groups together."""
         used = [pair for pair in (self.low, self.high) if pair[0] <= pair[1]]
         return min(pair[0] for pair in used), max(pair[1] for pair in used)
 
@@ -63,7 +64,9 @@ class BlockView:
 
 @design(BlockPower, weights=(1,))
 def block_power(op: BlockPower, sig: Signature, target: Target) -> Kernel:
-    """One pass over the samples for their range, one to window them, then the stages of a transform."""
+    """Make one pass over the samples for their range and one to window them, then compute the stages of a
+    transform.
+    """
     count, size = op.length // 2, sig.inputs[1].elements
     window, exponent = window30(sig.inputs[1].array().astype(np.float32))
     first, *others = reversed(radices(count, eight=True))

@@ -1,8 +1,8 @@
-"""float32 to int8 without a division: the borders between results, as bits of numbers.
+"""Conversion of float32 to int8 without a division: the borders between results, as bit patterns of floats.
 
-``x / scale``, rounded to float32 and then to an integer, never falls as x grows, and of ``-x`` it is as
-far from zero. So a result is as far from the zero point as many of these borders are not above the size of x.
-Bits of numbers that are not negative are in the order of the numbers.
+``x / scale``, rounded to float32 and then to an integer, never falls as x grows, and is symmetric for ``-x``.
+So the distance of a result from the zero point is the number of borders that are not above the magnitude of
+x. Bit patterns of non-negative floats are in the order of their values.
 """
 
 from dataclasses import dataclass
@@ -31,9 +31,10 @@ _NEAR = 8  # float32 numbers on both sides
 
 @dataclass(frozen=True, slots=True)
 class BordersView:
-    """``elements`` numbers; the ``first`` and the ``last`` border, which is ``steps`` from the zero point.
+    """``elements`` values; the ``first`` and the ``last`` border, which is ``steps`` from the zero point.
 
-    A number with the exponent e and 14 digits d is about ``d * factor >> (shift - e)`` steps, a little less.
+    A float with the exponent e and the 14 leading mantissa bits d is about ``d * factor >> (shift - e)``
+    steps, or slightly less.
     """
 
     elements: int
@@ -47,9 +48,9 @@ class BordersView:
 
 @cache
 def borders_of(scale: float, count: int, even: bool = False) -> Floats | None:
-    """Return the least numbers whose quotients are rounded to 1, 2, ...; None for an unusable scale.
+    """Return the smallest floats whose quotients are rounded to 1, 2, ...; None for an unusable scale.
 
-    Halves go away from zero or, if ``even``, to even numbers: then 0.5, 2.5, ... are below their borders.
+    Ties are rounded away from zero or, if ``even``, to even: then 0.5, 2.5, ... are below their borders.
     """
     if not _USUAL[0] < scale < _USUAL[1]:
         return None
@@ -67,7 +68,7 @@ def borders_of(scale: float, count: int, even: bool = False) -> Floats | None:
 
 
 def fused(x: Floats, factor: np.float32, to: Floats) -> Floats:
-    """``x * factor + to``, rounded once.
+    """Return ``x * factor + to``, rounded once.
 
     The product is exact in double; the sum is rounded to odd there, after which rounding to float32 is right.
     """
@@ -82,7 +83,7 @@ def fused(x: Floats, factor: np.float32, to: Floats) -> Floats:
 
 @design(Quantize, types=(DType.FLOAT32,), to=DType.INT8)
 def borders(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
-    """Count the borders that are not above a number; None for an unusable scale."""
+    """Count the borders that are not above a value; None for an unusable scale."""
     params = op.parameters(sig)
     assert isinstance(params, AffineParams)
     steps = INT8.magnitude(params.zero_point)

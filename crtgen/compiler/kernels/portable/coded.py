@@ -60,11 +60,11 @@ _LEAST = 512
 
 @dataclass(frozen=True, slots=True)
 class CodedView:
-    """``rows`` of ``coded`` numbers for each of ``groups`` calls of the part, with plain bytes around them.
+    """``rows`` of ``coded`` values for each of ``groups`` calls of the part, with plain bytes around them.
 
-    There are ``first`` plain bytes at the start, ``between`` two rows, and ``last`` at the end. ``shift``,
-    ``borrows`` and ``tables`` are those of ``crt/coded.h``, ``arguments`` those of the part. Without a shift,
-    codes are indices.
+    There are ``first`` plain bytes at the start, ``between`` bytes between two rows, and ``last`` at the end.
+    ``shift``, ``borrows`` and ``tables`` are those of ``crt/coded.h``, ``arguments`` those of the part.
+    Without a shift, codes are indices.
     """
 
     groups: int
@@ -81,7 +81,7 @@ class CodedView:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Stream:
-    """Streams of weights, ``[group, bytes]``, and where the numbers to be coded are."""
+    """Streams of weights, ``[group, bytes]``, and the positions of the values to be coded."""
 
     data: Bytes
     rows: WeightRows

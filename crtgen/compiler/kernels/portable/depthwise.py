@@ -1,8 +1,8 @@
 """Depthwise convolutions from a ring of padded rows.
 
-Each input row is copied once into a ring in scratch that holds the rows of one window, padding included, so
-that the sums need no case for the border, and the output may be over the input. The sums run channel by
-channel: a tile of neighbouring outputs shares the channel's weights, and overlapping inputs.
+Each input row is copied once into a ring in scratch that holds the rows of one window, including padding. So
+the sums need no special case for the border, and the output may overwrite the input. The sums are computed
+channel by channel: a tile of adjacent outputs shares the channel's weights, and overlapping inputs.
 """
 
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Detections from boxes and scores, without sorting: the best remaining box, again and again."""
+"""Detections from boxes and scores, without sorting: repeatedly selects the best remaining box."""
 
 from dataclasses import dataclass
 
@@ -14,10 +14,10 @@ __all__ = ["DetectionView"]
 
 @dataclass(frozen=True, slots=True)
 class DetectionView:
-    """``boxes`` encodings of ``coordinates`` numbers, with ``scores`` each, of which ``classes`` count.
+    """``boxes`` encodings of ``coordinates`` values, with ``scores`` each, of which ``classes`` are used.
 
-    ``anchors`` is their name in C. ``outputs`` is the room for detections; ``told`` is how many classes are
-    told of a box, ``kept`` how many boxes are. Limits and scales are C.
+    ``anchors`` is the name of the anchors in C. ``outputs`` is the room for detections; ``told`` is the
+    number of classes reported per box, ``kept`` the number of boxes that are kept. Limits and scales are C.
     """
 
     anchors: str

@@ -14,10 +14,10 @@ __all__ = ["expanded"]
 
 @design(Conv2d, DepthwiseConv2d, FullyConnected, types=(DType.FLOAT32,), weights=(1, 2), narrow_weights=True)
 def expanded(op: Conv2d | DepthwiseConv2d | FullyConnected, sig: Signature, target: Target) -> Kernel | None:
-    """Return the fastest kernel on float32 weights: they take four times the flash, and are not converted at
+    """Return the fastest kernel on float32 weights, which take four times the flash but need no conversion at
     run time.
 
-    At ``size``, only if no kernel reads the 8-bit weights themselves.
+    When optimising for size, only if no kernel reads the 8-bit weights directly.
     """
     x, weights, bias = sig.inputs
     if weights.dtype is DType.FLOAT32:

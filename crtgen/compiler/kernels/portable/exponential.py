@@ -1,4 +1,4 @@
-"""Powers of e."""
+"""Exponential functions."""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,8 @@
-"""Integer expressions in C, by the cheapest forms that are exact.
+"""Integer expressions in C, in the cheapest forms that are exact.
 
-``cheaper`` makes an expression another one, which is equal for every value within its interval: a rounding of
-few values becomes a straight line in 32 bits, one of many the high word of a product. ``spelled`` writes C.
+``cheaper`` converts an expression to another one that is equal for every value within its interval: a
+rounding over few values becomes a linear function in 32 bits, over many values the high word of a product.
+``spelled`` writes C.
 """
 
 from collections import Counter
@@ -34,7 +35,9 @@ _LEAVES = ("number", "operand")
 
 @design(Formula, weights=None)
 def formula(op: Formula, sig: Signature, target: Target) -> Kernel | None:
-    """Element-wise operator on quantised values, by its expression; None for operators without one."""
+    """Compute an element-wise operator on quantised values by its expression; None for operators without
+    one.
+    """
     found = op.formula(sig)
     return None if found is None else elements(sig, op.name.replace("_", " "), spelled(cheaper(found), sig.y))
 
@@ -43,7 +46,7 @@ def formula(op: Formula, sig: Signature, target: Target) -> Kernel | None:
 def cheaper(e: Expr, limits: Limits | None = None) -> Expr:
     """Return an equal expression with fewer instructions.
 
-    Values beyond ``limits`` may differ, as long as they stay beyond the same limit.
+    Results beyond ``limits`` may differ, as long as they stay beyond the same limit.
     """
     if e.kind in (*_LEAVES, "within"):
         return e
@@ -98,9 +101,10 @@ def _chain(e: Expr) -> Iterator[Expr]:
 def _straight(x: Int64, y: Int64, limits: Limits | None) -> Iterator[tuple[int, int, int]]:
     """Find slope, constant and shift for which ``(x * slope + constant) >> bits`` equals ``y``.
 
-    Beyond the limits, it has to be beyond the same one as ``y``. The number of possible constants rises with
-    the slope, then falls: the best slope of many bits, rounded, is the best one of fewer. No shift is tried
-    first, then many bits: compilers turn small slopes into additions, which take longer than a product.
+    Beyond the limits, it only has to be beyond the same limit as ``y``. The number of possible constants
+    rises with the slope, then falls: the best slope with many bits, rounded, is the best one with fewer. No
+    shift is tried first, then many bits: compilers turn small slopes into additions, which take longer than a
+    product.
     """
     low, high = limits or (int(y.min()) - 1, int(y.max()) + 1)
     y = np.clip(y, low, high)
@@ -164,7 +168,7 @@ _WRAPPING = {"+": "crt_add32({a}, {b})", "-": "crt_sub32({a}, {b})", "*": "crt_m
 
 
 def spelled(e: Expr, value: Value) -> tuple[str, ...]:
-    """Return C statements and, last, the C expression for an element of ``value``, from operands a, b, ..."""
+    """Return C statements and, last, the C expression of an element of ``value``, from operands a, b, ..."""
     speller = _Speller(e)
     if e.kind == "clamp":
         x, low, high = e.sources
@@ -175,7 +179,7 @@ def spelled(e: Expr, value: Value) -> tuple[str, ...]:
 
 
 class _Speller:
-    """Writer of expressions; one that occurs more than once becomes a variable."""
+    """Writes expressions as C; an expression that occurs more than once becomes a variable."""
 
     def __init__(self, e: Expr) -> None:
         self.lines: list[str] = []

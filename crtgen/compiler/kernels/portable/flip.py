@@ -1,4 +1,4 @@
-"""Conversion between int8 and uint8 with the same scale: inverts the highest bit, of four bytes at a time."""
+"""Conversion between int8 and uint8 with the same scale: inverts the highest bit of four bytes at a time."""
 
 from functools import lru_cache
 
@@ -21,7 +21,7 @@ _UNROLL = {"speed": 8, "size": 2}  # words written out
 
 
 def flips(op: Quantize, sig: Signature) -> bool:
-    """Return whether every output is its input with the highest bit inverted."""
+    """Return True if every output is its input with the highest bit inverted."""
     outputs = every_output(op, sig).data.view(np.uint8)
     return bool((outputs == np.arange(2 * _SIGN, dtype=np.uint8) ^ _SIGN).all())
 
@@ -29,8 +29,8 @@ def flips(op: Quantize, sig: Signature) -> bool:
 @design(Quantize, types=(DType.UINT8,), to=DType.INT8)
 @design(Quantize, types=(DType.INT8,), to=DType.UINT8)
 def flip(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
-    """Inversion of the highest bit, by words if an instruction of the core takes four at once; None for other
-    scales and zero points.
+    """Invert the highest bit, by words if the core has an instruction for four bytes; None for other scales
+    and zero points.
     """
     if not flips(op, sig):
         return None

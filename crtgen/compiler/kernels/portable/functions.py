@@ -1,4 +1,4 @@
-"""Element-wise operators beyond sums, products and activations: each is some lines of C."""
+"""Element-wise operators other than sums, products and activations: each is a few lines of C."""
 
 import numpy as np
 
@@ -57,7 +57,7 @@ def abs16(op: Abs, sig: Signature, target: Target) -> Kernel | None:
 
 @design(Rsqrt, types=(DType.INT16,))
 def rsqrt16(op: Rsqrt, sig: Signature, target: Target) -> Kernel:
-    """Compute Newton steps of 32 bits for each element, as TFLite Micro; int8 has a table of all its
+    """Compute Newton steps in 32 bits for each element, as TFLite Micro does; int8 has a table of all its
     values.
     """
     p = op.parameters(sig)
@@ -125,7 +125,7 @@ _CUT = {DType.UINT32: "crt_uint32f", DType.INT64: "crt_int64f", DType.UINT64: "c
 
 @design(Cast)
 def cast(op: Cast, sig: Signature, target: Target) -> Kernel:
-    """Convert as C does, saturating if real numbers become integers."""
+    """Convert as C does, saturating if floats become integers."""
     if op.to is DType.BOOL:
         result = "a != 0"
     elif op.to is DType.FLOAT32:
@@ -138,7 +138,7 @@ def cast(op: Cast, sig: Signature, target: Target) -> Kernel:
 
 @design(RoundTo, types=_REAL)
 def round_to(op: RoundTo, sig: Signature, target: Target) -> Kernel:
-    """Drop digits, or convert twice with an FPU; then handle numbers beyond the greatest one."""
+    """Drop low bits, or convert twice with an FPU; then handle values beyond the largest one."""
     kind = op.format
     if op.to == "float16" and not op.saturate:
         return elements(sig, "round to", ["crt_halff(a)"])
@@ -152,7 +152,7 @@ def round_to(op: RoundTo, sig: Signature, target: Target) -> Kernel:
 
 @design(QuantizeBy, weights=None, narrow_weights=True)
 def quantize_by(op: QuantizeBy, sig: Signature, target: Target) -> Kernel:
-    """Clamp before rounding, far enough outside of 16 bits."""
+    """Clamp before rounding, to limits well outside of 16 bits."""
     limits = np.iinfo(sig.y.dtype.value)
     lines = [
         "const int32_t steps = crt_evenf(crt_minf(crt_maxf(a / b, -131072.0f), 131072.0f)) + (int32_t)c;",
@@ -191,7 +191,7 @@ def _clamp(activation: Activation, number: str) -> str:
 
 @design(Div, types=(*(d for d in DType if d.is_integer), DType.FLOAT32), weights=None)
 def div(op: Div, sig: Signature, target: Target) -> Kernel | None:
-    """Quotients of float32, plain integers, or int8 with TFLite's reciprocal."""
+    """Compute quotients of float32, plain integers, or int8 with TFLite's reciprocal."""
     if sig.x.dtype is DType.FLOAT32:
         return elements(sig, "div", [_clamp(op.activation, "a / b")])
     if sig.x.quant is None and sig.x.dtype is not DType.INT32:

@@ -1,4 +1,4 @@
-"""Operators whose indices may be computed at run time; none reads or writes outside of its tensors."""
+"""Operators whose indices may be computed at run time; they never access memory outside of their tensors."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,9 @@ __all__ = ["GatherNdView", "GatherView"]
 
 @dataclass(frozen=True, slots=True)
 class GatherView:
-    """``batch`` times ``outer`` times ``count`` runs of ``run`` elements, by ``index``, C of ``i``."""
+    """``batch`` times ``outer`` times ``count`` runs of ``run`` elements, with ``index`` a C expression of
+    ``i``.
+    """
 
     x: str
     index: str
@@ -29,7 +31,7 @@ class GatherView:
 
 @dataclass(frozen=True, slots=True)
 class GatherNdView:
-    """``count`` runs of ``run`` elements; run ``n`` begins at ``first``, in C."""
+    """``count`` runs of ``run`` elements; run ``n`` begins at the C expression ``first``."""
 
     x: str
     first: str
@@ -84,7 +86,7 @@ def dynamic_slice(op: DynamicSlice, sig: Signature, target: Target) -> Kernel:
 
 @design(DynamicUpdateSlice, weights=None)
 def dynamic_update_slice(op: DynamicUpdateSlice, sig: Signature, target: Target) -> Kernel:
-    """Copy the tensor unless it is in place already, then write the update into it."""
+    """Copy the tensor unless the output already has its place, then write the update into it."""
     (x, update, begin), consts = operands(sig)
     size = sig.inputs[1].shape
     loops, run = _runs(size, strides_of(size), strides_of(sig.x.shape))

@@ -1,15 +1,14 @@
 """Convolutions and fully connected layers as products of pixels with weights.
 
-Two pixels times four output channels are accumulated at once, so that a weight is loaded once for two
-pixels and an input once for four channels; four pixels in float32, where the FPU has registers for them.
-Pointwise layers read the input in place; others gather the pixels' windows into scratch first, padding
-included.
+Two pixels times four output channels are accumulated at a time, so that a weight is loaded once for two
+pixels and an input once for four channels; in float32 four pixels, if the FPU has enough registers. Pointwise
+layers read the input in place; others first gather the pixels' windows into scratch, including padding.
 
 All weights are read for each tile of pixels. If a flash has a cache that is too small for them, they are
 fetched from the flash each time: MobileNetV1's layer of 65,536 weights and 100 pixels fetches 6.5 MB on a
-Pico. The design ``by channels`` swaps the loops: it computes all pixels of as many channels as have weights
-in half of the cache, then those of the next channels. So each weight is fetched once, and the inputs, which
-are in RAM, are read several times. The other half of the cache is for code.
+Pico. The design ``by channels`` exchanges the loops: it computes all pixels for as many channels as have
+weights in half of the cache, then for the next channels. So each weight is fetched once, and the inputs,
+which are in RAM, are read several times. The other half of the cache is for code.
 """
 
 from collections.abc import Callable
@@ -44,10 +43,10 @@ class GemmView:
     """A product of ``pixels x depth`` with ``depth x outputs``, ``tile`` pixels and a block of channels at a
     time.
 
-    ``unroll`` divides ``depth``. ``fused``: a product and its addition are one instruction, rounded once.
-    ``window`` is how a pixel's ``depth`` inputs are gathered, None if they are contiguous; ``fill`` is the
-    byte that padding consists of. ``int4``: weights have four bits. All pixels of ``chunk`` blocks are
-    computed before those of the next ones; 0: all blocks of a tile at once.
+    ``unroll`` divides ``depth``. ``fused``: multiplication and addition are one instruction, rounded once.
+    ``window`` describes how a pixel's ``depth`` inputs are gathered, None if they are contiguous; ``fill`` is
+    the byte used for padding. ``int4``: weights have four bits. All pixels of ``chunk`` blocks are computed
+    before those of the next ones; 0: all blocks of a tile at a time.
     """
 
     epilogue: Epilogue
@@ -74,7 +73,9 @@ class GemmView:
 
 @design(Conv2d, FullyConnected, types=_TYPES, weights=(1, 2), narrow_weights=True)
 def product(op: Conv2d | FullyConnected, sig: Signature, target: Target) -> Kernel | None:
-    """Compute layers of any shape; None if float32 does not hold the bias in steps of the int8 weights."""
+    """Compute layers of any shape; None if float32 cannot represent the bias in units of the int8 weights'
+    scale.
+    """
     return _kernel(op, sig, target, gathered_window(op, sig))
 
 
@@ -185,7 +186,7 @@ def gather(
     """Add the work of ``gather.j2`` for ``windows`` windows of elements of ``size`` bytes; ``copy`` copies
     them.
 
-    The fraction ``whole`` of them, within the image, is loaded in another way.
+    The fraction ``whole`` of them, which are inside the image, is loaded differently.
     """
     w, pixel = window, window.channels * size
     rows, columns = w.taps_inside()
@@ -256,7 +257,7 @@ def _real_constants(
 
 
 def holds_bias(sig: Signature) -> bool:
-    """Return whether float32 holds the bias in steps of the weights' scales exactly."""
+    """Return True if float32 represents the bias exactly in units of the weights' scales."""
     return bool(np.isfinite(_steps(sig)).all())
 
 
@@ -271,8 +272,8 @@ def _steps(sig: Signature) -> Array:
 
 
 def gemm_lead(view: GemmView, size: int) -> int:
-    """Return the lead: a gathered tile is read as a whole before it is written, one in place is read and
-    written in turn.
+    """Return the lead: a gathered tile is read completely before it is written; without gathering, reads and
+    writes alternate.
     """
     reads = view.window.first_reads() if view.window else np.arange(view.pixels) * view.depth
     return size * tiles_lead(reads, view.tile, view.outputs, whole=view.window is not None)

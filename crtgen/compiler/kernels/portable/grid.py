@@ -1,4 +1,4 @@
-"""Samples of an image at points that are computed at run time."""
+"""Samples an image at points that are computed at run time."""
 
 from dataclasses import dataclass
 from math import prod
@@ -16,7 +16,7 @@ __all__ = ["GridAxis", "GridView"]
 
 @dataclass(frozen=True, slots=True)
 class GridAxis:
-    """``length`` pixels, ``step`` elements apart; coordinates from ``low`` to ``high``.
+    """``length`` pixels, ``step`` elements apart; coordinates are from ``low`` to ``high``.
 
     ``place`` is C for a point's coordinate ``v``; ``span`` is twice the distance of the borders.
     """
@@ -31,7 +31,9 @@ class GridAxis:
 
 @dataclass(frozen=True, slots=True)
 class GridView:
-    """``batch`` times ``points``; the axes are those of the image, the last one has the first coordinate."""
+    """``batch`` times ``points``; the axes are those of the image, the last of which has the first
+    coordinate.
+    """
 
     x: str
     grid: str
@@ -46,7 +48,7 @@ class GridView:
 
 @design(GridSample, types=(DType.FLOAT32,), weights=None)
 def grid_sample(op: GridSample, sig: Signature, target: Target) -> Kernel:
-    """Compute places and weights along each axis, then sum the products."""
+    """Compute positions and weights along each axis, then sum the products."""
     batch, *size, channels = sig.x.shape
     (x, grid), consts = operands(sig)
     axes = []

@@ -1,4 +1,4 @@
-"""Softmax of int8 with powers from a table and shares in float32."""
+"""Softmax of int8 with exponentials from a table and float32 quotients."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ __all__ = ["LookupSoftmaxView"]
 
 @dataclass(frozen=True, slots=True)
 class LookupSoftmaxView:
-    """``rows`` of ``depth`` elements; ``share`` of a sum and ``zero_point`` are C."""
+    """``rows`` of ``depth`` elements; ``share``, the reciprocal of a sum, and ``zero_point`` are C."""
 
     rows: int
     depth: int

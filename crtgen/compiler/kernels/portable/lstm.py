@@ -1,4 +1,4 @@
-"""The LSTM, unit by unit: four gates at once, then the unit's states."""
+"""The LSTM, unit by unit: four gates, then the unit's states."""
 
 from dataclasses import dataclass
 
@@ -25,11 +25,11 @@ FLOAT_GATES = ("crt_logisticf", "crt_logisticf", "crt_tanhf", "crt_logisticf")
 
 @dataclass(frozen=True, slots=True)
 class LstmView:
-    """View of an LSTM: sizes, types, and C expressions for the conversions of numbers.
+    """An LSTM: sizes, types, and C expressions for conversions.
 
-    ``x_steps`` and ``y_steps`` are elements from one batch to the next, and from one time to the next. The
-    gates, called i, f, c and o, are ``gates`` of the sums a0.. and r0..; ``cell`` and ``hidden`` are the new
-    states of a unit, ``state`` its old cell state.
+    ``x_steps`` and ``y_steps`` are the elements from one batch to the next, and from one time step to the
+    next. The gates, called i, f, c and o, are ``gates`` of the sums a0.. and r0..; ``cell`` and ``hidden``
+    are the new states of a unit, ``state`` its old cell state.
     """
 
     x_type: str
@@ -51,7 +51,7 @@ class LstmView:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GateProduct:
-    """A gate's ``weights[S, K]``, the start values ``start[S]`` of its sums of raw numbers, and their
+    """A gate's ``weights[S, K]``, the initial values ``start[S]`` of its sums of raw integers, and their
     conversion.
     """
 
@@ -61,7 +61,9 @@ class GateProduct:
 
 
 def products(op: Lstm, sig: Signature, gate: int) -> tuple[GateProduct, GateProduct]:
-    """Return the products of input and hidden state for a gate of a quantised LSTM; 12 fractional bits."""
+    """Return the products of input and hidden state for a gate of a quantised LSTM, with 12 fractional
+    bits.
+    """
     x, hidden, _, w, r, bias = sig.inputs
     p, units = op.parameters(sig), hidden.shape[1]
     made = []
@@ -175,7 +177,7 @@ def _integer(op: Lstm, sig: Signature) -> tuple[tuple[str, ...], tuple[str, ...]
 
 
 def activated(gate: int, fresh: str, old: str) -> str:
-    """Return a gate in C, computed from the products of the input and of the hidden state."""
+    """Return the C expression of a gate, given the products of the input and of the hidden state."""
     function = "crt_tanh16" if gate == GATES.index("cell") else "crt_logistic16"
     return f"{function}({_short(f'{fresh} + {old}')}, 3, 0, table)"
 

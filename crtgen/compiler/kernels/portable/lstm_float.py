@@ -1,4 +1,4 @@
-"""The float32 LSTM, whose gates are summed up by the kernels of fully connected layers."""
+"""The float32 LSTM, with the sums of its gates computed by the kernels of fully connected layers."""
 
 from dataclasses import dataclass, replace
 
@@ -20,10 +20,10 @@ _FLOAT = 4  # bytes
 
 @dataclass(frozen=True, slots=True)
 class FloatLstmView:
-    """View of an LSTM: ``of`` is the view of the operator.
+    """An LSTM with parts; ``of`` is the view of the operator.
 
-    ``work`` is the offset in scratch of the scratch of the parts, 0 if they need none. ``calls`` has the
-    arguments of each part's call, in C.
+    ``work`` is the offset of the parts' memory within scratch, 0 if they need none. ``calls`` has the C
+    arguments of each part's call.
     """
 
     of: LstmView
@@ -33,7 +33,7 @@ class FloatLstmView:
 
 @design(Lstm, types=(DType.FLOAT32,), weights=(3, 4, 5))
 def lstm_of_layers(op: Lstm, sig: Signature, target: Target) -> Kernel | None:
-    """Sum up all gates by two fully connected layers; None if there are no kernels for these."""
+    """Compute the sums of all gates by two fully connected layers; None if there are no kernels for these."""
     x, hidden, _, w, r, bias = sig.inputs
     view, depth, units = lstm_view(op, sig), x.shape[2], hidden.shape[1]
     rows = len(GATES) * units

@@ -22,11 +22,11 @@ __all__ = ["MatMulView", "PairsView", "batches", "fits"]
 
 @dataclass(frozen=True, slots=True)
 class MatMulView:
-    """In each of ``loops`` the product of two matrices, which begin at ``starts``, C.
+    """For each of ``loops``, the product of two matrices, which begin at the C expressions ``starts``.
 
-    ``steps`` are elements from row to row, and from one term of a sum to the next, of both operands. These
-    are of the C type ``types``, their numbers of ``number`` and the sum of ``type``; ``term`` is C of the
-    numbers ``p`` and ``q``, and ``result`` of the ``sum``.
+    ``steps`` are the elements from row to row, and from one term of a sum to the next, of both operands. The
+    operands have the C types ``types``, their values the type ``number``, and the sum the type ``type``;
+    ``term`` is C in terms of the values ``p`` and ``q``, and ``result`` in terms of the ``sum``.
     """
 
     names: tuple[str, str]
@@ -91,9 +91,9 @@ def _kernel(op: BatchMatMul, sig: Signature, arithmetic: tuple[str, str, str]) -
 
 @dataclass(frozen=True, slots=True)
 class PairsView:
-    """View of a product of values less their zero points, as halfwords in scratch, ``length`` per row.
+    """A product of values minus their zero points, as halfwords in scratch, ``length`` per row.
 
-    Those of the second operand begin at 0, two rows of the first one at halfword ``first``.
+    Rows of the second operand begin at 0, two rows of the first one at halfword ``first``.
     """
 
     whole: MatMulView
@@ -106,7 +106,7 @@ class PairsView:
 def pairs(op: BatchMatMul, sig: Signature, target: Target) -> Kernel | None:
     """Product of two rows by two columns at a time, two terms of each.
 
-    None for few rows, for which copying the operands is not worth it.
+    None for few rows, for which copying the operands does not pay off.
     """
     plain = batch_matmul(op, sig, target)
     view = plain.view
@@ -144,7 +144,9 @@ class _MatrixProduct(FullyConnected):
 
 @design(BatchMatMul, types=(DType.INT8, DType.FLOAT32), weights=(1,))
 def constant(op: BatchMatMul, sig: Signature, target: Target) -> Kernel | None:
-    """Product with a constant matrix as a fully connected layer; None if the second operand is not one."""
+    """Compute a product with a constant matrix as a fully connected layer; None if the second operand is not
+    constant.
+    """
     a, b = sig.inputs
     _, depth, _, columns = op.lengths(a, b)
     if op.adj_x or b.elements != depth * columns or (b.quant and b.quant.zero_points != (0,)):
@@ -178,12 +180,12 @@ def _arithmetic(op: BatchMatMul, sig: Signature) -> tuple[str, str, str]:
 
 
 def fits(p: MatMulParams, depth: int) -> bool:
-    """Return whether 32 bits hold every int16 result before saturation."""
+    """Return True if 32 bits hold every int16 result before saturation."""
     return depth * 2.0**30 * p.multiplier * 2.0 ** (p.shift - 31) < 2**31
 
 
 def batches(sig: Signature) -> tuple[tuple[Loop, ...], tuple[str, str]]:
-    """Return the loops over matrices, and C for the start of both operands' matrices."""
+    """Return the loops over matrices, and C for the start of each operand's matrices."""
     batch = sig.y.shape[:-2]
     strides = [_batch_strides(v, len(batch)) for v in sig.inputs]
     loops = merge([Loop(n, s) for n, s in zip(batch, zip(*strides, strict=True), strict=True)], 2)

@@ -1,4 +1,4 @@
-"""Operators that move elements without looking at them."""
+"""Operators that move elements without changing them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,10 +25,11 @@ _RUN = 24  # elements that are filled while a run of them begins
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """In each of ``loops`` ``run`` elements from ``source[from_index]`` to ``y0[to_index]``, both C.
+    """For each of ``loops``, a copy of ``run`` elements from ``source[from_index]`` to ``y0[to_index]``; both
+    indices are C.
 
-    Single elements go four at once, where the innermost loop has a multiple of that. ``words``: runs are
-    whole words, which begin at such.
+    Single elements are copied four at a time, if the innermost loop has a multiple of four. ``words``: runs
+    are whole, aligned words.
     """
 
     source: str
@@ -40,7 +41,7 @@ class Copy:
 
     @property
     def places(self) -> tuple[tuple[str, str], ...]:
-        """Indices of the runs that are written out in the innermost loop: in the source, in the output."""
+        """Indices of the unrolled runs in the innermost loop: in the source, in the output."""
         count, (from_step, to_step) = self.loops[-1].count, self.loops[-1].strides
         unroll = _UNROLL if self.run == 1 and count % _UNROLL == 0 else 1
         return tuple(
@@ -53,9 +54,10 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class MoveView:
-    """Copies to the output, and gaps filled with ``fill``, a C literal: a byte where all bytes are ``alike``.
+    """Copies to the output, and gaps filled with ``fill``, a C literal, which is a single byte if all bytes
+    are ``alike``.
 
-    ``lines`` are C that comes before.
+    ``lines`` are C code that precedes the copies.
     """
 
     copies: tuple[Copy, ...]

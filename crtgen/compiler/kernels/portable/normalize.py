@@ -1,4 +1,4 @@
-"""Running sums, norms, and where an extreme is."""
+"""Running sums, norms, and indices of extremes."""
 
 from dataclasses import dataclass
 from math import prod
@@ -22,7 +22,7 @@ __all__ = ["ArgView", "CumSumView", "L2PoolView", "NormView"]
 
 @dataclass(frozen=True, slots=True)
 class ArgView:
-    """``outer`` times ``inner`` places along an axis of ``length``; ``sign`` compares in C."""
+    """``outer`` times ``inner`` positions along an axis of ``length``; ``sign`` is the C comparison."""
 
     type: str
     outer: int
@@ -33,10 +33,10 @@ class ArgView:
 
 @dataclass(frozen=True, slots=True)
 class CumSumView:
-    """``outer`` times ``inner`` sums over ``length`` elements, the first from ``start`` on.
+    """``outer`` times ``inner`` sums over ``length`` elements, the first one at index ``start``.
 
-    The sum begins with ``first``; ``result`` is C of it, ``term`` what is added to each element. The sum with
-    one term more is ``total``.
+    The sum begins with ``first``; ``result`` is its C expression, ``term`` is the value added for each
+    element. ``total`` is the sum with one more term.
     """
 
     outer: int
@@ -54,7 +54,7 @@ class CumSumView:
 
 @dataclass(frozen=True, slots=True)
 class NormView:
-    """``rows`` vectors of ``depth`` elements; ``offset`` is C that adds the zero point."""
+    """``rows`` vectors of ``depth`` elements; ``offset`` is C code that adds the zero point."""
 
     rows: int
     depth: int
@@ -65,7 +65,7 @@ class NormView:
 
 @dataclass(frozen=True, slots=True)
 class L2PoolView:
-    """A window that slides over images; ``low`` and ``high`` are the limits of outputs, or empty."""
+    """A window over images; ``low`` and ``high`` are the limits of outputs, or empty."""
 
     window: WindowShape
     low: str

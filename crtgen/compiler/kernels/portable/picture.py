@@ -37,10 +37,10 @@ class PixelView:
 
 @dataclass(frozen=True, slots=True)
 class ResampleView:
-    """Sums on an axis of ``inputs`` numbers, with ``outer`` before it and ``inner`` behind it.
+    """Sums along an axis of ``inputs`` elements, with ``outer`` elements before it and ``inner`` after it.
 
-    ``type``, ``weight`` and ``result`` are types of C; ``scale`` is a literal, or empty for none. All sums
-    are of ``taps`` products, if that is not 0. ``clips``: sums may leave a byte.
+    ``type``, ``weight`` and ``result`` are C types; ``scale`` is a literal, or empty for none. All sums have
+    ``taps`` products, if that is not 0. ``clips``: sums may exceed the range of a byte.
     """
 
     op: Resample
@@ -58,9 +58,7 @@ class ResampleView:
 
 @dataclass(frozen=True, slots=True)
 class BlendView:
-    """View of a resized picture: rows have ``width * channels`` inputs; the output has ``rows * columns``
-    pixels.
-    """
+    """A resized picture: rows have ``width * channels`` inputs; the output has ``rows * columns`` pixels."""
 
     op: Blend
     width: int
@@ -100,13 +98,13 @@ def unpack565(op: Unpack565, sig: Signature, target: Target) -> Kernel:
 
 @design(YuvToRgb)
 def yuv_to_rgb(op: YuvToRgb, sig: Signature, target: Target) -> Kernel:
-    """Convert two pixels at once, which share their colour."""
+    """Convert two pixels at a time, which share their colour."""
     return _pixels("yuv_to_rgb", op, sig, _over(sig, np.arange(sig.y.elements) // 3 * 2))
 
 
 @design(Demosaic)
 def demosaic(op: Demosaic, sig: Signature, target: Target) -> Kernel:
-    """Compute all pixels but the outermost, then copy these from their neighbours."""
+    """Compute all pixels except the outermost, then copy these from their neighbours."""
     return _pixels("demosaic", op, sig)
 
 
@@ -117,7 +115,7 @@ def grey(op: Grey, sig: Signature, target: Target) -> Kernel:
 
 @design(Resample, weights=(1, 2, 3))
 def resample(op: Resample, sig: Signature, target: Target) -> Kernel:
-    """Compute sum by sum; sums of few products are padded with zeros to equal length, and written out."""
+    """Compute sum by sum; sums of few products are padded with zeros to equal length, and unrolled."""
     outer, inputs, inner = op.sizes(sig)
     weights, first, widths = (v.array() for v in sig.inputs[1:])
     dtype, outputs = sig.inputs[1].dtype, sig.y.shape[op.axis]

@@ -28,7 +28,7 @@ def table(op: Tabulated | Relu | Quantize, sig: Signature, target: Target) -> Ke
 
 @design(Dequantize, types=(DType.INT8, DType.UINT8), to=DType.FLOAT32)
 def floats(op: Dequantize, sig: Signature, target: Target) -> Kernel | None:
-    """A table of 256 floats, where the compiler's library would convert and multiply."""
+    """Use a table of 256 floats on cores where the compiler's library would convert and multiply."""
     if target.core.fpu != "none":
         return None
     work = Work().block("float", sig.y.elements)
@@ -36,7 +36,7 @@ def floats(op: Dequantize, sig: Signature, target: Target) -> Kernel | None:
 
 
 def every_output(op: Op, sig: Signature) -> Const:
-    """Return ``[256]``: the outputs of a function of an int8 or uint8 element, in their own type."""
+    """Return ``[256]``: the outputs of a function for all int8 or uint8 inputs, in the output's type."""
     bytes_ = np.arange(256, dtype=np.uint8).view(sig.x.dtype.numpy)
     x, y = (Value(v.name, (256,), v.dtype, v.quant) for v in (sig.x, sig.y))
     (outputs,) = op.reference(Signature((x,), (y,)), [bytes_])
@@ -76,7 +76,7 @@ _REAL = (DType.FLOAT32,)
 @design(Quantize, types=_REAL, to=DType.INT8)
 @design(Quantize, types=_REAL, to=DType.INT16)
 def quantize(op: Quantize, sig: Signature, target: Target) -> Kernel:
-    """Convert float32 to int8 or int16: clamped before rounding, far enough outside of the type."""
+    """Convert float32 to int8 or int16, clamped before rounding to limits well outside of the type."""
     params = op.parameters(sig)
     assert isinstance(params, AffineParams)
     if by_float(sig.y):

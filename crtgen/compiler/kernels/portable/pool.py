@@ -26,11 +26,11 @@ class ChannelBlock:
 
 @dataclass(frozen=True, slots=True)
 class PoolView:
-    """A window; the ``average`` or else the maximum. ``low`` and ``high`` are C literals, empty without a
-    clamp.
+    """A window whose ``average``, or else maximum, is computed. ``low`` and ``high`` are C literals, empty
+    without a clamp.
 
-    ``clamp`` is the function that turns an integer into an element. ``rescaled`` is C for the ``value`` of a
-    sum that is not divided. ``count`` is the number of elements if no window has padding, else 0.
+    ``clamp`` is the function that converts an integer to an element. ``rescaled`` is C for the ``value`` of a
+    sum that is not divided. ``count`` is the number of elements if no window has padding, otherwise 0.
     """
 
     x_type: str
@@ -102,7 +102,7 @@ def _form(window: WindowShape) -> str:
 
 
 def rescaled_sum(p: PoolParams, total: str) -> str:
-    """Return C for the mean of a window with this sum of elements."""
+    """Return C for the mean of a window with this sum."""
     assert p.factor is not None
     return f"{even(f'{total} {plus(p.start)}', p.factor)} {plus(p.output_offset)}"
 
@@ -116,8 +116,8 @@ def _limits(op: AveragePool2d | MaxPool2d, sig: Signature) -> tuple[str, str]:
 
 
 def least_pool_lead(window: WindowShape, size: int) -> int:
-    """Return the least lead if output channel c is written when channel c of its window is read, as are the
-    channels before.
+    """Return the smallest lead if output channel c is written as soon as channels 0 to c of its window are
+    read.
     """
     written = np.arange(window.pixels) * window.channels
     return least_lead(written * size, window.first_reads() * size)

@@ -1,4 +1,4 @@
-"""Recurrent layers of float32: sums of all gates by fully connected layers of one row, then unit by unit."""
+"""Float32 recurrent layers: sums of all gates by fully connected layers of one row, then unit by unit."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ _FLOAT = 4  # bytes
 
 @dataclass(frozen=True, slots=True)
 class PartProduct:
-    """A call of the part ``number`` from ``x`` to ``y``, in C, with its further arguments."""
+    """A call of the part with index ``number`` from ``x`` to ``y``, in C, with its other arguments."""
 
     number: int
     x: str
@@ -38,7 +38,7 @@ class UnitStage:
 
 @dataclass(frozen=True, slots=True)
 class _Direction:
-    """A direction: its stages, and in ``first`` the initial hidden and cell state as C, empty for zeros."""
+    """A direction: its stages, and in ``first`` the initial hidden and cell states as C, empty for zeros."""
 
     stages: tuple[UnitStage, ...]
     back: bool
@@ -49,10 +49,11 @@ class _Direction:
 
 @dataclass(frozen=True, slots=True)
 class RecurrentView:
-    """Scratch has a row of ``units`` for each of ``states``, sums of input and hidden state, then ``work``.
+    """Scratch has a row of ``units`` for each of ``states``, then sums of input and hidden state, then
+    ``work``.
 
-    ``length`` is C of the steps of a sequence; ``x_steps`` and ``y_steps`` are elements from one sequence to
-    the next, and from one time to the next.
+    ``length`` is C for the number of steps of a sequence; ``x_steps`` and ``y_steps`` are the elements from
+    one sequence to the next, and from one time step to the next.
     """
 
     units: int
@@ -69,8 +70,8 @@ class RecurrentView:
 
 @design(Recurrent, types=(DType.FLOAT32,), weights=None)
 def recurrent(op: Recurrent, sig: Signature, target: Target) -> Kernel | None:
-    """Use the fastest product of matrices that there is; None for weights computed at run time, and for some
-    with infinities or NaN.
+    """Use the fastest available matrix product; None for weights computed at run time, and for some with
+    infinities or NaN.
     """
     fixed = 4 + op.has_peepholes
     if not all(v.is_constant for v in sig.inputs[1:fixed]):
@@ -122,7 +123,7 @@ def _parts(op: Recurrent, sig: Signature, direction: int, target: Target) -> Ite
 
 
 def dense_part(depth: int, weights: Array, bias: Array, target: Target) -> Part | None:
-    """Return the fastest fully connected layer of one row of float32; None if there is none."""
+    """Return the fastest fully connected layer for one row of float32; None if there is none."""
     outputs = len(bias)
     inputs = (
         Value("row", (1, depth), DType.FLOAT32),

@@ -1,4 +1,4 @@
-"""LSTM and SVDF of integers whose products of matrices are parts: fully connected layers of one row."""
+"""Integer LSTM and SVDF whose matrix products are parts: fully connected layers of one row."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +19,9 @@ _SUM = 4  # bytes
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A call of a part with ``arguments``; ``scaled`` is C that then turns a unit's sums into products."""
+    """A call of a part with ``arguments``; ``scaled`` is C code that then turns a unit's sums into
+    products.
+    """
 
     arguments: tuple[str, ...]
     scaled: tuple[str, ...] = ()
@@ -27,10 +29,10 @@ class _Call:
 
 @dataclass(frozen=True, slots=True)
 class _LstmView:
-    """View of an LSTM with parts: the view ``of`` the operator, and offsets in scratch of sums and of the
-    parts' own memory, 0 for none.
+    """An LSTM with parts: ``of`` is the view of the operator; offsets in scratch locate sums and the parts'
+    own memory, 0 for none.
 
-    ``twice``: hidden states have a loop of their own behind that of the cells.
+    ``twice``: hidden states have a separate loop after that of the cell states.
     """
 
     of: LstmView
@@ -49,11 +51,11 @@ def lstm_of_parts(
     *,
     twice: bool = False,
 ) -> Kernel:
-    """The kernel of parts for the input, and as many for the hidden state.
+    """Return the LSTM kernel from the parts for the input, followed by as many for the hidden state.
 
-    They give products of each gate, one part each. With ``scaled`` one part has the sums of all gates; its
-    lines of C make ``products`` of ``sums`` for the ``unit``. ``twice`` is for cores with few registers:
-    hidden states have a loop of their own.
+    Each part computes the products of a gate. With ``scaled`` a single part computes the sums of all gates,
+    and its lines of C make ``products`` from ``sums`` for the ``unit``. ``twice`` is for cores with few
+    registers: hidden states have a separate loop.
     """
     view, units = lstm_view(op, sig), sig.inputs[1].shape[1]
     numbers = range(len(GATES))
@@ -79,8 +81,8 @@ def lstm_of_parts(
 
 @dataclass(frozen=True, slots=True)
 class _SvdfView:
-    """View of SVDF with a part: the view ``of`` the operator, whether the part gives ``sums``, and the offset
-    of its scratch, or 0.
+    """An SVDF with a part: the view ``of`` the operator, if the part returns ``sums``, and the offset of its
+    scratch, or 0.
     """
 
     of: SvdfView
@@ -90,7 +92,9 @@ class _SvdfView:
 
 
 def svdf_of_part(design: str, op: Svdf, sig: Signature, newest: Value, kernel: Kernel) -> Kernel:
-    """The kernel of a part that gives the ``newest`` elements of memories, or their sums of 32 bits."""
+    """Return the kernel with a part that computes the ``newest`` elements of memories, or their 32-bit
+    sums.
+    """
     x, feature, time, bias, state = sig.inputs
     filters, batch, sums = time.shape[0], x.shape[0], newest.dtype is not state.dtype
     row = replace(x, shape=(1, x.shape[1]))

@@ -25,11 +25,11 @@ _WHOLE = tuple(d for d in DType if d.is_integer and d is not DType.INT4)
 
 @dataclass(frozen=True, slots=True)
 class ReduceView:
-    """``kept`` loops over outputs, and in each the ``reduced`` loops from ``start``; ``result`` is C of
-    ``sum``.
+    """``kept`` loops over outputs, and inside them the ``reduced`` loops from ``start``; ``result`` is C in
+    terms of ``sum``.
 
-    The sum begins with ``first``; ``step`` is C that adds an element ``x`` to ``sum``. ``tile`` neighbouring
-    outputs are summed at once; it divides the innermost kept loop.
+    The sum begins with ``first``; ``step`` is C code that adds an element ``x`` to ``sum``. ``tile`` adjacent
+    outputs are summed at a time; it divides the innermost kept loop.
     """
 
     x_type: str
@@ -46,7 +46,7 @@ class ReduceView:
 
 @design(Total, types=(DType.INT8, DType.INT16, DType.FLOAT32))
 def total(op: Total, sig: Signature, target: Target) -> Kernel | None:
-    """Sum the inputs of an output; the multiplier includes the division of a mean."""
+    """Sum the inputs of each output; for a mean, the multiplier includes the division."""
     if sig.x.quant is None and not scheme_of(sig.x).is_real:
         return None
     sum_type = "float" if scheme_of(sig.x).is_real else "int32_t"
@@ -122,8 +122,8 @@ def _work(view: ReduceView, sig: Signature) -> Work:
 
 
 def image_of(op: Mean, x: Value) -> tuple[int, int, int] | None:
-    """Return images, pixels and channels of ``x`` if the mean is over adjacent axes of pixels; otherwise
-    None.
+    """Return the numbers of images, pixels and channels of ``x`` if the mean is over adjacent axes of pixels;
+    otherwise None.
     """
     axes = sorted(op.axes)
     if not axes or axes != list(range(axes[0], axes[-1] + 1)):
@@ -133,7 +133,7 @@ def image_of(op: Mean, x: Value) -> tuple[int, int, int] | None:
 
 
 def mean_result(op: Total, sig: Signature) -> str:
-    """Write C for the mean, or the scaled sum, of elements with a known ``sum``."""
+    """Return C for the mean, or the scaled sum, of elements with a known ``sum``."""
     if scheme_of(sig.x).is_real:
         return f"sum / {c_float(sig.x.elements // sig.y.elements)}" if op.divides else "sum"
     p, scheme = op.parameters(sig), scheme_of(sig.x)

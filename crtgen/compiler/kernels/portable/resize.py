@@ -16,7 +16,9 @@ __all__ = ["BilinearView", "bilinear_consts", "bilinear_view"]
 
 @dataclass(frozen=True, slots=True)
 class BilinearView:
-    """Images of ``elements`` each; ``number`` is the C type of sums of two rows, ``wide`` of four."""
+    """Images of ``elements`` each; ``number`` is the C type of sums over two rows, ``wide`` of sums over four
+    pixels.
+    """
 
     batch: int
     elements: int
@@ -31,7 +33,7 @@ class BilinearView:
 
 @design(ResizeBilinear, types=(DType.INT8, DType.INT16, DType.FLOAT32))
 def bilinear(op: ResizeBilinear, sig: Signature, target: Target) -> Kernel:
-    """Blend two rows, then two columns, by places and shares from tables."""
+    """Blend two rows, then two columns, with positions and weights from tables."""
     kind, channels = sig.x.dtype.value, sig.x.shape[3]
     work = Work().block(f"{kind} element", sig.y.elements)
     work.block(f"{kind} pixel", sig.y.elements // channels)
@@ -41,7 +43,7 @@ def bilinear(op: ResizeBilinear, sig: Signature, target: Target) -> Kernel:
 
 @design(ResizeBytes, types=(DType.INT8,))
 def bytes_by_floats(op: ResizeBytes, sig: Signature, target: Target) -> Kernel:
-    """Compute each byte from four products of float32."""
+    """Compute each byte from four float32 products."""
     work = Work().block("element", sig.y.elements).block("pixel", sig.y.elements // sig.x.shape[3])
     consts = _consts(sig, *op.lines(sig))
     return Kernel("bytes by floats", "resize_bytes.c.j2", bilinear_view(op, sig), consts, work=work)

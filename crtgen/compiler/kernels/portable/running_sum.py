@@ -1,4 +1,4 @@
-"""Sums of channels over rows, as the rows come."""
+"""Sums of channels over rows, as the rows arrive."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ class RunningSumView:
 
 @design(RunningSum)
 def running_sum(op: RunningSum, sig: Signature, target: Target) -> Kernel:
-    """Add up one channel after another in a register."""
+    """Sum one channel after another in a register."""
     channels = sig.x.shape[3]
     view = RunningSumView(sig.x.elements // channels, channels)
     work = Work().block("channel", channels).block("added", sig.x.elements)

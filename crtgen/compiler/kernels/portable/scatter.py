@@ -1,4 +1,4 @@
-"""Operators that write to places given by indices; none writes outside of its tensors."""
+"""Operators that write to positions given by indices, and never outside of their tensors."""
 
 from dataclasses import dataclass
 
@@ -15,10 +15,10 @@ __all__ = ["ScatterView"]
 
 @dataclass(frozen=True, slots=True)
 class ScatterView:
-    """``x`` is copied, then in each of ``loops`` a number ``b`` goes to the element ``at``.
+    """``x`` is copied, then for each of ``loops`` a value ``b`` is written to the element ``at``.
 
-    ``first`` is C before the innermost loop, ``result`` the new value from ``b`` and, if it ``reads``, the
-    element ``a``.
+    ``first`` is C code before the innermost loop, ``result`` the new value in terms of ``b`` and, if it
+    ``reads``, the element ``a``.
     """
 
     x: str

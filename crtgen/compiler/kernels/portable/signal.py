@@ -28,9 +28,9 @@ __all__ = ["FftView", "SignalView", "TransformStage"]
 
 @dataclass(frozen=True, slots=True)
 class SignalView:
-    """An operator of this library with its attributes, and how many elements come in and go out.
+    """An operator of this library with its attributes, and the numbers of its inputs and outputs.
 
-    ``period`` is how many weights a window has, ``factor`` the conversion of a weight, as C.
+    ``period`` is the number of weights of a window, ``factor`` the conversion of a weight, as C.
     """
 
     op: Op
@@ -42,7 +42,7 @@ class SignalView:
 
 @dataclass(frozen=True, slots=True)
 class TransformStage:
-    """``groups`` groups of ``radix`` transforms of ``size`` numbers, with twiddle factors ``step`` apart."""
+    """``groups`` groups of ``radix`` transforms of ``size`` values, with twiddle factors ``step`` apart."""
 
     radix: int
     size: int
@@ -53,11 +53,11 @@ class TransformStage:
 
 @dataclass(frozen=True, slots=True)
 class FftView:
-    """``rows`` of ``inputs`` numbers; ``count`` complex ones are transformed in ``stages``.
+    """``rows`` of ``inputs`` values; ``count`` complex values are transformed in ``stages``.
 
     ``type`` is their C type, ``wide`` the type of products, ``bits`` the number of fractional bits, 0 for
     floats. ``sign`` is 1 for the inverse, which has a ``scale`` for floats. ``starts`` are the offsets of the
-    twiddle factors of later stages, if these and the end are functions in assembly.
+    twiddle factors of later stages, if these and the final separation are functions in assembly.
     """
 
     type: str
@@ -115,13 +115,13 @@ def window(op: Window, sig: Signature, target: Target) -> Kernel:
 
 @design(FftAutoScale)
 def auto_scale(op: FftAutoScale, sig: Signature, target: Target) -> Kernel:
-    """Find the greatest magnitude, then shift all samples."""
+    """Find the largest magnitude, then shift all samples."""
     return _kernel("auto_scale", op, sig, lead=True)
 
 
 @design(SpectrumEnergy)
 def energy(op: SpectrumEnergy, sig: Signature, target: Target) -> Kernel:
-    """Add up two squares each; outputs overwrite the numbers that they are computed from."""
+    """Add two squares for each output; outputs overwrite the inputs from which they are computed."""
     return _kernel("energy", op, sig, lead=True)
 
 
@@ -138,7 +138,9 @@ def filter_bank(op: FilterBank, sig: Signature, target: Target) -> Kernel:
 
 @design(FilterBankSquareRoot)
 def square_root(op: FilterBankSquareRoot, sig: Signature, target: Target) -> Kernel:
-    """Compute roots bit by bit; with an FPU by its root, corrected in 64 bits where it may be one off."""
+    """Compute roots bit by bit; with an FPU by its square root, corrected in 64 bits where it may be one
+    off.
+    """
     fpu = "none" if target.core.arch == "host" else target.core.fpu
     return _kernel(
         {"none": "square_root", "sp": "square_root_float", "dp": "square_root_double"}[fpu], op, sig
@@ -147,7 +149,7 @@ def square_root(op: FilterBankSquareRoot, sig: Signature, target: Target) -> Ker
 
 @design(SpectralSubtraction)
 def spectral_subtraction(op: SpectralSubtraction, sig: Signature, target: Target) -> Kernel:
-    """Work channel by channel; the estimate is updated in place."""
+    """Process channel by channel; the estimate is updated in place."""
     places = (InPlace(input=0, output=0), InPlace(input=1, output=2))
     return replace(_kernel("spectral_subtraction", op, sig), inplace=places)
 
@@ -165,7 +167,7 @@ def logarithm(op: FilterBankLog, sig: Signature, target: Target) -> Kernel:
 
 @design(Rfft)
 def rfft(op: Rfft, sig: Signature, target: Target) -> Kernel:
-    """Compute stages of radix 4, the first one of 2 or 8, on numbers in scratch."""
+    """Compute stages of radix 4, after a first one of radix 2, 4 or 8, on values in scratch."""
     return _transform(sig, op.length // 2, -1)
 
 

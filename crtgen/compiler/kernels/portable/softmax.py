@@ -36,11 +36,11 @@ _ELEMENTS = 64  # from so many on, a table is worth up to 1 KB
 
 @dataclass(frozen=True, slots=True)
 class SoftmaxView:
-    """View of softmax: ``rows`` of ``depth`` elements; ``multiplier`` and ``shift`` turn a difference of
-    inputs into an exponent.
+    """Softmax of ``rows`` of ``depth`` elements; ``multiplier`` and ``shift`` turn a difference of inputs
+    into an exponent.
 
-    Differences below ``least`` contribute nothing. Outputs have ``bits`` and begin at ``low``; ``clamp`` is
-    the function that saturates them.
+    Differences below ``least`` contribute nothing. Outputs have ``bits`` bits and begin at ``low``; ``clamp``
+    is the function that saturates them.
     """
 
     rows: int
@@ -56,7 +56,7 @@ class SoftmaxView:
 
 @dataclass(frozen=True, slots=True)
 class TableSoftmaxView:
-    """``rows`` of ``depth`` elements; differences beyond ``last``, if that is not 255, count as ``last``."""
+    """``rows`` of ``depth`` elements; differences beyond ``last`` count as ``last``, unless that is 255."""
 
     rows: int
     depth: int
@@ -74,7 +74,7 @@ class FloatSoftmaxView:
 
 @dataclass(frozen=True, slots=True)
 class Softmax16View:
-    """``rows`` of ``depth`` elements; ``scaled`` is C of a difference as an index of the table."""
+    """``rows`` of ``depth`` elements; ``scaled`` is C that turns a difference into a table index."""
 
     rows: int
     depth: int
@@ -95,7 +95,7 @@ class LogSoftmaxView:
 
 @design(Softmax, types=(DType.INT16,))
 def softmax16(op: Softmax, sig: Signature, target: Target) -> Kernel:
-    """Compute softmax of int16 by two tables."""
+    """Compute softmax of int16 with two tables."""
     p, depth = op.parameters(sig), sig.x.shape[-1]
     assert isinstance(p, Softmax16Params)
     scaled = two_roundings("(x0[i] - largest)", p.multiplier, p.shift, 65535)
@@ -110,7 +110,7 @@ def powers16_const() -> Const:
 
 
 def shares_const() -> Const:
-    """Return the factors that turn powers into int16 shares."""
+    """Return the factors that turn exponentials into int16 outputs."""
     return Const.of("shares", reciprocal_table(), 2, "1 / (1 + x) for x from 0 to 1, times 2^15")
 
 
@@ -123,8 +123,8 @@ class RowsView:
 def by_routines(
     name: str, sig: Signature, consts: tuple[Const, Const], routines: tuple[Routine, Routine, Routine]
 ) -> Kernel:
-    """Return the kernel of three routines for int16: the greatest number of a row, its powers with their sum,
-    and the shares.
+    """Return the int16 kernel of three routines: a row's maximum, its exponentials with their sum, and the
+    outputs.
     """
     depth = sig.x.shape[-1]
     rows = sig.x.elements // depth
@@ -196,7 +196,7 @@ def _counted(least: int, depth: int) -> float:
 
 @design(Softmax, types=(DType.INT8,))
 def softmax_table(op: Softmax, sig: Signature, target: Target) -> Kernel | None:
-    """Softmax of int8 with powers from a table; None for few elements, and for ``size``."""
+    """Softmax of int8 with exponentials from a table; None for few elements, and when optimising for size."""
     if target.optimize == "size" or sig.x.elements < _ELEMENTS:
         return None
     depth = sig.x.shape[-1]
@@ -216,7 +216,7 @@ def softmax_table(op: Softmax, sig: Signature, target: Target) -> Kernel | None:
 
 
 def powers_const(op: Softmax, sig: Signature) -> Const:
-    """Return the powers for differences 0, 1, ...: 256 of them, or up to the first that is 0."""
+    """Return the exponentials for differences 0, 1, ...: 256 of them, or up to the first that is 0."""
     params = op.exponents(sig)
     difference = -np.arange(256, dtype=np.int64)
     counts = difference >= params.diff_min

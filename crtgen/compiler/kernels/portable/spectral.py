@@ -15,7 +15,7 @@ __all__ = ["LogView", "RatioView", "SpectralView"]
 
 @dataclass(frozen=True, slots=True)
 class SpectralView:
-    """An operator with its attributes: ``rows`` of ``inputs`` numbers become rows of ``outputs``.
+    """An operator with its attributes: ``rows`` of ``inputs`` values become rows of ``outputs`` values.
 
     ``sections`` are those of a filter. ``type`` is the C type of the input; ``preemphasis`` is a literal, or
     empty for none, ``before`` the sample before the first one.
@@ -81,7 +81,7 @@ def remove_mean(op: RemoveMean, sig: Signature, target: Target) -> Kernel:
 
 @design(Power)
 def power(op: Power, sig: Signature, target: Target) -> Kernel:
-    """Add up two squares each; outputs overwrite the numbers that they are computed from."""
+    """Add two squares for each output; outputs overwrite the inputs from which they are computed."""
     work = Work().block("root" if op.root else "pair", sig.y.elements)
     return Kernel(
         design="power",
@@ -94,7 +94,7 @@ def power(op: Power, sig: Signature, target: Target) -> Kernel:
 
 @design(Bands, weights=(1, 2, 3))
 def bands(op: Bands, sig: Signature, target: Target) -> Kernel:
-    """Add up only numbers that have a weight."""
+    """Add up only values with a nonzero weight."""
     rows = sig.x.elements // sig.x.shape[-1]
     pairs = zip(("weights", "first", "widths"), sig.inputs[1:], strict=True)
     consts = tuple(Const.of(name, value.array(), value.dtype.itemsize) for name, value in pairs)

@@ -1,4 +1,4 @@
-"""Kernels that keep samples from run to run; each works in its own memory."""
+"""Kernels that keep samples between runs; each has its own memory."""
 
 from dataclasses import dataclass
 

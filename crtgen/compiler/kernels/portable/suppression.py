@@ -1,4 +1,4 @@
-"""The best boxes of each class, without sorting: the best remaining box, again and again."""
+"""The best boxes of each class, without sorting: repeatedly selects the best remaining box."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ __all__ = ["SuppressionView"]
 
 @dataclass(frozen=True, slots=True)
 class SuppressionView:
-    """``classes`` of ``boxes`` in each of ``batch``; ``kept`` are kept; limits are C."""
+    """``classes`` of ``boxes`` in each of ``batch``; at most ``kept`` are kept; limits are C."""
 
     x: str
     scores: str
@@ -32,7 +32,7 @@ class SuppressionView:
 
 @design(NonMaxSuppression, weights=None)
 def suppression(op: NonMaxSuppression, sig: Signature, target: Target) -> Kernel:
-    """Keep the boxes that are left in scratch."""
+    """Keep the remaining boxes in scratch."""
     boxes, scores = sig.inputs
     (x, numbers), consts = operands(sig)
     view = SuppressionView(

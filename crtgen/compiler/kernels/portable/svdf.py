@@ -19,8 +19,8 @@ __all__ = ["SvdfView", "svdf_view"]
 
 @dataclass(frozen=True, slots=True)
 class SvdfView:
-    """Sizes and types; ``stored`` of ``dot`` and ``result`` of ``total`` are C expressions that convert
-    sums.
+    """Sizes and types; ``stored`` and ``result`` are C expressions that convert the sums ``dot`` and
+    ``total``.
     """
 
     x_type: str

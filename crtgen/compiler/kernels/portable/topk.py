@@ -1,4 +1,4 @@
-"""The greatest or least numbers along an axis."""
+"""The largest or smallest values along an axis."""
 
 from dataclasses import dataclass
 
@@ -13,9 +13,10 @@ __all__ = ["TopKView"]
 
 @dataclass(frozen=True, slots=True)
 class TopKView:
-    """View: ``outer`` times ``inner`` rows of ``length`` numbers; ``sign`` compares in C; ``count`` are kept.
+    """``outer`` times ``inner`` rows of ``length`` values, of which ``count`` are kept; ``sign`` is the C
+    comparison.
 
-    ``places`` is the type of their places.
+    ``places`` is the type of their indices.
     """
 
     type: str
@@ -29,7 +30,7 @@ class TopKView:
 
 @design(TopK)
 def top_k(op: TopK, sig: Signature, target: Target) -> Kernel:
-    """Insert each number in order among those found before it."""
+    """Insert each value in order among those found before it."""
     outer, length, inner = op.sizes(sig)
     view = TopKView(
         sig.x.dtype.c_name, op.places.c_name, outer, length, inner, op.count, ">" if op.largest else "<"

@@ -1,8 +1,8 @@
-"""Transposed matrices instead of their inputs: images of planes to images of pixels, and back.
+"""Matrices transposed in place: images of planes to images of pixels, and back.
 
-With a copy such an image takes its memory twice. Here ``R`` rows are ``B`` blocks of ``P`` elements each.
-Blocks move in cycles, which are known when the code is generated, and what is left is to transpose each ``R``
-by ``P`` elements in scratch.
+With a copy, such an image would need its memory twice. Here ``R`` rows consist of ``B`` blocks of ``P``
+elements each. Blocks move in cycles, which are known when the code is generated. What remains is to transpose
+each ``R`` by ``P`` elements, in scratch.
 """
 
 from collections.abc import Iterator
@@ -25,9 +25,10 @@ _LEAST_BLOCKS = 2
 
 @dataclass(frozen=True, slots=True)
 class TransposeView:
-    """``rows`` by ``blocks * block`` elements, the input or, with ``back``, the output.
+    """``rows`` by ``blocks * block`` elements, which is the input or, with ``back``, the output.
 
-    ``moves`` are places of blocks: each takes the content of the next one. The last place is in scratch.
+    ``moves`` are positions of blocks: each takes the content of the next one. The last position is in
+    scratch.
     """
 
     dtype: str
@@ -41,8 +42,8 @@ class TransposeView:
 
 @design(Transpose)
 def in_place(op: Transpose, sig: Signature, target: Target) -> Kernel | None:
-    """Transpose a matrix in place if it has few rows or few columns and the other side can be cut; None
-    otherwise.
+    """Transpose a matrix in place if it has few rows or few columns and the other dimension can be divided;
+    None otherwise.
     """
     found = _matrix(op, sig)
     if found is None:

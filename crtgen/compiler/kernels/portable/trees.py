@@ -51,7 +51,7 @@ _MOST_FEATURES, _MOST_WAY = 1 << 16, 1 << 15
 
 @dataclass(frozen=True, slots=True)
 class TreesView:
-    """View of trees: ``stride`` is the number of words of a node; ``step`` is C of ``*y`` and ``score``.
+    """Trees: ``stride`` is the number of words of a node; ``step`` is C code on ``*y`` and ``score``.
 
     ``is_plain``: each leaf has one score, for the target of its tree. ``is_dense``: each leaf has one for
     every target. Otherwise scores are stored beside their targets.
@@ -70,7 +70,7 @@ class TreesView:
 
 
 def float_key(x: float) -> int:
-    """Return the integer that orders like a float32 that is not NaN."""
+    """Return an integer that has the order of float32 values; NaN is not allowed."""
     bits = int(np.float32(x).view(np.uint32))
     return -(bits & 0x7FFFFFFF) if bits >> 31 else bits
 

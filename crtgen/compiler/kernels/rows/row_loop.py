@@ -76,10 +76,10 @@ __all__ = [
 class StageView:
     """A stage that makes ``rows`` rows of outputs per call from ``window`` rows of its input.
 
-    The window of output row y begins ``top`` rows above row ``y * stride``. If it may leave the image of
-    ``height`` rows it is ``padded`` with bytes ``fill``. ``own`` windows share no rows. The stripe is at the
-    offset ``stripe`` in scratch. ``x_row`` and ``y_row`` are elements per row, ``other`` is the address of
-    the other image of an addition, ``arguments`` are the part's arguments behind its images.
+    The window of output row y begins ``top`` rows above row ``y * stride``. If it may extend beyond the image
+    of ``height`` rows it is ``padded`` with bytes ``fill``. ``own``: windows share no rows. The stripe is at
+    the offset ``stripe`` in scratch. ``x_row`` and ``y_row`` are elements per row, ``other`` is the address
+    of the other image of an addition, ``arguments`` are the part's arguments after its images.
     """
 
     number: int
@@ -99,7 +99,7 @@ class StageView:
 
     @property
     def has_stripe(self) -> bool:
-        """True if the stage reads a stripe; a first stage does at an edge."""
+        """True if the stage reads a stripe; a first stage only does so at an edge."""
         return self.number > 0 or self.padded
 
     @property
@@ -108,7 +108,7 @@ class StageView:
 
     @property
     def last_top(self) -> int:
-        """First row of the lowest window that is within the image."""
+        """First row of the lowest window that is inside the image."""
         return self.height - self.window
 
     @property
@@ -118,7 +118,9 @@ class StageView:
 
 @dataclass(frozen=True, slots=True)
 class RowLoopView:
-    """Stages, the last one making an image of ``height`` rows; ``work`` is where the parts' scratch is."""
+    """Stages, of which the last one computes an image of ``height`` rows; ``work`` is the offset of the
+    parts' scratch.
+    """
 
     type: str
     height: int
@@ -146,7 +148,7 @@ class Outline:
 
 
 def find_outline(stages: Sequence[RowStage], last_rows: int, known: Parts) -> Outline | None:
-    """Return the outline of ``stages``; the last stage makes ``last_rows`` rows at a time.
+    """Return the outline of ``stages``; the last stage computes ``last_rows`` rows at a time.
 
     None unless a run has one image whose rows are whole words, the rows divide the image, and all rows of
     each stripe are read.
@@ -155,7 +157,7 @@ def find_outline(stages: Sequence[RowStage], last_rows: int, known: Parts) -> Ou
 
 
 def row_loop(stages: Sequence[RowStage], last_rows: int, known: Parts) -> Kernel | None:
-    """Return the kernel of ``stages``; the last stage makes ``last_rows`` rows at a time.
+    """Return the kernel of ``stages``; the last stage computes ``last_rows`` rows at a time.
 
     None if there is no outline, or no kernel for a stage.
     """

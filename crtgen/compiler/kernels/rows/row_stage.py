@@ -1,4 +1,4 @@
-"""A stage of a loop over rows: an operator, the window of rows that it reads, its kernel for a few rows."""
+"""A stage of a row loop: an operator, the window of rows that it reads, and its kernel for a few rows."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
@@ -38,10 +38,10 @@ _WORD = 4  # what kernels rely on where they are given a row
 
 @dataclass(frozen=True, eq=False)
 class RowStage:
-    """An operator of a row loop, and its operands: the image that runs through comes first.
+    """An operator of a row loop and its operands, of which the first is the image that passes through.
 
-    ``shortcut`` is a layer that computes an addition's second operand, and its operands. ``since`` is the
-    number of the stage whose output is the second operand, in a loop that keeps rows of it until then.
+    ``shortcut`` is a layer that computes an addition's second operand, with that layer's operands. ``since``
+    is the index of the stage whose output is the second operand, in a loop that keeps rows of it until then.
     """
 
     op: Op
@@ -51,7 +51,7 @@ class RowStage:
 
     @property
     def others(self) -> tuple[Value, ...]:
-        """Inputs beside the image, except a layer's output."""
+        """Inputs apart from the image, without a layer's output."""
         if self.shortcut is None:
             return self.sig.inputs[1:]
         return (*(v for v in self.sig.inputs[1:] if v != self.shortcut[1].y), *self.shortcut[1].inputs)
@@ -72,7 +72,7 @@ class RowStage:
 
     @cached_property
     def fits_stripes(self) -> bool:
-        """True if it can compute a few copied rows at a time, whatever the bytes of a row."""
+        """True if it can compute a few copied rows at a time, whatever the number of bytes in a row."""
         sig = self.sig
         if any(image.is_constant for image in self.images) or sig.x.shape[0] != 1 or not _whole(sig.y):
             return False
@@ -86,7 +86,7 @@ class RowStage:
 
     @cached_property
     def sums_up(self) -> bool:
-        """True if it reduces the image to one pixel by adding up rows as they come."""
+        """True if it reduces the image to one pixel by adding up rows as they arrive."""
         return sums_up(self.op, self.sig)
 
     @cached_property
@@ -103,9 +103,9 @@ def runs_by_rows(op: Op, sig: Signature) -> bool:
 
 
 def takes_rows(op: Op, sig: Signature) -> bool:
-    """Return whether an operator can be a stage of a stream, which has its own type for each image.
+    """Return True if an operator can be a stage of a stream, in which each image may have a different type.
 
-    That includes element-wise operators, such as the quantisation of a camera's bytes, and sums over all
+    This includes element-wise operators, such as the quantisation of a camera's bytes, and sums over all
     rows.
     """
     if runs_by_rows(op, sig) or sums_up(op, sig):
@@ -115,12 +115,12 @@ def takes_rows(op: Op, sig: Signature) -> bool:
 
 
 def makes_operand(op: Op) -> bool:
-    """Return whether an operator can make the operand of an addition on its shortcut."""
+    """Return True if an operator can compute the operand of an addition on its shortcut."""
     return isinstance(op, Windowed)
 
 
 def window_of(op: Op, sig: Signature) -> WindowShape:
-    """Return the window of an operator's own image; that of an addition is a single pixel."""
+    """Return the window of an operator's own image; for an addition it is a single pixel."""
     if isinstance(op, Windowed):
         return WindowShape.of(op, sig)
     return WindowShape.pixel(sig)
@@ -132,7 +132,7 @@ def _whole(image: Value) -> bool:
 
 
 def fill_of(op: Op, x: Value) -> int | None:
-    """Return the byte that padding consists of; None if no single byte does."""
+    """Return the byte used for padding; None if the padding value has different bytes."""
     value = op.padding_value(x) if isinstance(op, Windowed) else None
     return None if value is None else value % 256
 
@@ -142,8 +142,8 @@ def has_own_rows(window: WindowShape) -> bool:
 
 
 def rows_per_call(windows: Sequence[WindowShape], last: int) -> list[int]:
-    """Return the rows that each stage makes per call: enough to fill a stripe that keeps nothing, otherwise
-    one.
+    """Return the rows that each stage computes per call: enough to fill a stripe that keeps nothing,
+    otherwise one.
     """
     rows = [last]
     for after in reversed(windows[1:]):
@@ -178,7 +178,7 @@ def _cut(image: Value, rows: int) -> Value:
 
 
 def rows_made(windows: Sequence[WindowShape], rows: Sequence[int], height: int) -> list[Rows]:
-    """Return for each stage the rows of its output that exist after each block."""
+    """Return for each stage the number of output rows that exist after each block."""
     made = [np.arange(rows[-1], height + 1, rows[-1])]
     for after, count in zip(windows[:0:-1], rows[:0:-1], strict=True):
         ends = (made[0] - count) * after.stride_y + span_of(after, count) - after.top

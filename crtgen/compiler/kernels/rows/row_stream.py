@@ -24,14 +24,8 @@ Example
     Depthwise 3x3 with stride 2 and padding above, then a convolution 3x3 without padding, on an image of 8
     rows. The numbers are the rows in both stripes after a step::
 
-        begin                1 0    one row of padding
-        take rows 0, 1       3 0
-        depthwise            1 1    rows -1 and 0 are dropped, row 1 moves up
-        take rows 2, 3       3 1
-        depthwise            1 2
-        take rows 4, 5       3 2
-        depthwise            1 3
-        convolution          1 2    first row of the output
+Rows that an addition needs later are kept in scratch until then (``_most_kept`` gives their maximum number).
+A pooling of the whole image may end the chain: its rows are added up as they are computed.
 
     An image in memory is taken in one go by the same machine.
 
@@ -74,7 +68,9 @@ _WORD = 4  # bytes; where stripes begin
 
 @dataclass(frozen=True, slots=True)
 class KeptView:
-    """Rows that stage ``source`` made and stage ``reader`` adds later, at the offset ``place`` in scratch."""
+    """Rows that stage ``source`` computes and stage ``reader`` adds later, at the offset ``place`` in
+    scratch.
+    """
 
     source: int
     reader: int
@@ -83,12 +79,12 @@ class KeptView:
 
 @dataclass(frozen=True, slots=True)
 class StreamStageView:
-    """A stage that makes ``rows`` rows per call, ``out_height`` in all, from a stripe of ``window`` rows.
+    """A stage that computes ``rows`` rows per call, ``out_height`` in all, from a stripe of ``window`` rows.
 
-    ``left`` rows stay in the stripe after a call. Padding of bytes ``fill`` is ``above`` the image of
-    ``height`` rows, and ``below`` it. The stripe is at the offset ``stripe`` in scratch. ``x_row`` and
-    ``y_row`` are elements per row, of the C types ``type`` and ``y_type``. ``other`` is the address of the
-    other image of an addition, ``arguments`` are the part's arguments behind its images.
+    ``left`` rows stay in the stripe after a call. Padding with bytes ``fill`` is ``above`` and ``below`` the
+    image of ``height`` rows. The stripe is at the offset ``stripe`` in scratch. ``x_row`` and ``y_row`` are
+    elements per row, of the C types ``type`` and ``y_type``. ``other`` is the address of the other image of
+    an addition, ``arguments`` are the part's arguments after its images.
     """
 
     number: int
@@ -111,10 +107,10 @@ class StreamStageView:
 
 @dataclass(frozen=True, slots=True)
 class RowStreamView:
-    """Stages, and ``kept`` rows; the image is ``fed``, or in memory.
+    """Stages, and ``kept`` rows; the image is ``fed`` by rows, or in memory.
 
-    ``total`` is what the rows of the last stage are added up for. ``counters`` and ``work``, the parts'
-    scratch, are offsets in scratch.
+    ``total`` describes the sum over the rows of the last stage, if there is one. ``counters`` and ``work``
+    (the parts' scratch) are offsets in scratch.
     """
 
     stages: tuple[StreamStageView, ...]
@@ -136,11 +132,11 @@ class RowStreamView:
 
 
 def row_stream(all_stages: Sequence[RowStage], last_rows: int, known: Parts, *, fed: bool) -> Kernel | None:
-    """Return the kernel of stages; the last one that makes rows makes ``last_rows`` at a time.
+    """Return the kernel of the stages; the last stage that computes rows computes ``last_rows`` at a time.
 
-    If it is ``fed``, its function is called with some rows of the image at a time. None unless every stage
-    reads only the output of the stage before and kept rows, a run has one image whose rows are whole words,
-    the rows divide the last image, all rows of each stripe are read, and each stage has a kernel.
+    If ``fed``, its function is called with some rows of the image at a time. None unless every stage only
+    reads the output of the previous stage and kept rows, a run has one image whose rows are whole words, the
+    rows divide the last image, all rows of each stripe are read, and each stage has a kernel.
     """
     end = all_stages[-1] if all_stages[-1].sums_up else None
     stages = all_stages[:-1] if end else all_stages

@@ -1,4 +1,4 @@
-"""A pooling of the whole image, or a mean over it, as a running sum: it takes rows as they come."""
+"""A pooling of the whole image, or a mean over it, as a running sum that takes rows as they arrive."""
 
 from dataclasses import dataclass
 
@@ -15,9 +15,9 @@ _SUM = 4  # bytes
 
 @dataclass(frozen=True, slots=True)
 class TotalView:
-    """Sums of ``channels`` channels of int32, of rows that arrive at the offset ``rows`` in scratch.
+    """Int32 sums of ``channels`` channels, over rows that arrive at the offset ``rows`` in scratch.
 
-    They are at the offset ``sums``; ``result`` is C that turns a ``sum`` into the output.
+    They are at the offset ``sums``; ``result`` is C code that turns a ``sum`` into the output.
     """
 
     channels: int
@@ -31,8 +31,8 @@ class TotalView:
 
 
 def sums_up(op: Op, sig: Signature) -> bool:
-    """Return whether an operator reduces each channel of one int8 image to a value that depends on its sum
-    only.
+    """Return True if an operator reduces each channel of one int8 image to a value that only depends on its
+    sum.
     """
     x = sig.x
     if len(x.shape) != 4 or x.shape[0] != 1 or x.dtype is not DType.INT8 or x.quant is None:

@@ -12,10 +12,9 @@ __all__ = ["ShortcutView", "add_shortcut"]
 
 @dataclass(frozen=True, slots=True)
 class ShortcutView:
-    """View of a shortcut: the layer makes an operand of C type ``type``; the parts' scratch is at offset
-    ``work``.
+    """A shortcut: the layer computes an operand of C type ``type``; the parts' scratch is at offset ``work``.
 
-    ``arguments`` are those of the layer and of the addition after their images.
+    ``arguments`` are those of the layer and of the addition, after their images.
     """
 
     type: str
@@ -28,11 +27,11 @@ class ShortcutView:
 
 
 def add_shortcut(add: Op, sums: Signature, layer: Op, made: Signature, known: Parts) -> Part | None:
-    """Join ``add`` of ``sums`` with ``layer``, which computes the second operand; None if there are no
-    kernels.
+    """Join ``add`` of ``sums`` with ``layer``, which computes the second operand; None if one of them has no
+    kernel.
 
     The inputs are the first operand, then those of the layer. The layer's image may be overwritten, since it
-    is read when the addition begins.
+    was read before the addition begins.
     """
     parts = [known.find(layer, made), known.find(add, sums)]
     found = [part for part in parts if part is not None]

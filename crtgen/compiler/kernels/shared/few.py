@@ -1,6 +1,6 @@
 """Fully connected layers of one row with fewer than four outputs: sums in assembly, requantised in C.
 
-An input hardly serves more than one product here, so it is read in place.
+Here an input is used for hardly more than one product, so it is read in place.
 """
 
 from collections.abc import Callable
@@ -35,10 +35,10 @@ def few_outputs(
     routine: Callable[[int, int], tuple[Routine, Runs]],
     order: Callable[[Int8], Array],
 ) -> Kernel | None:
-    """Return the kernel; None for more outputs, several rows, and sums of too many bits.
+    """Return the kernel; None for more outputs, several rows, and sums that need too many bits.
 
-    ``routine`` makes ``sums(x, weights, sums)`` from outputs and inputs, with its work; ``order`` arranges
-    ``[outputs, inputs]`` as the routine reads them.
+    ``routine`` returns ``sums(x, weights, sums)`` and its work, given the numbers of outputs and inputs;
+    ``order`` arranges ``[outputs, inputs]`` as the routine reads them.
     """
     weights = by_output(sig.inputs[1])
     outputs, depth = weights.shape

@@ -1,8 +1,8 @@
-"""Depthwise convolutions in fields of bits: four products in one multiplication of 32 by 32 bits.
+"""Depthwise convolutions in bit fields: four products in one multiplication of 32 by 32 bits.
 
 A channel of an image is packed into words of two neighbours, 21 bits apart, and so are its taps; an SMLAL
-then adds to the sums of two outputs (``fields_asm``). With a stride of 2 the even columns are rows of their
-own, and so are the odd ones.
+then adds to the sums of two outputs (``fields_asm``). With a stride of 2, even columns are separate rows, and
+so are odd ones.
 """
 
 from collections.abc import Callable
@@ -45,9 +45,10 @@ _WRITTEN_OUT = {"speed": 16, "size": 1}  # rows of a window up to which they are
 
 @dataclass(frozen=True, slots=True)
 class FieldsView:
-    """``window`` goes over images; a channel of one is in scratch as rows of ``channel.pitch`` words.
+    """``window`` slides over images; one channel of an image is in scratch as rows of ``channel.pitch``
+    words.
 
-    ``int4``: taps have four bits, and those of a word are in a byte.
+    ``int4``: taps have four bits, and the two taps of a word are in one byte.
     """
 
     window: WindowShape
@@ -90,7 +91,7 @@ class FieldsView:
     def columns(self, phase: int) -> tuple[int, int, int]:
         """Return the padding among columns ``phase``, ``phase + stride``, ... of the padded image.
 
-        Then the index of the next column in the image, and the number of columns in it.
+        Also return the index of the next such column in the image, and the number of columns in it.
         """
         g = self.window
         before = max(0, -(-(g.left - phase) // g.stride_x))
@@ -100,7 +101,7 @@ class FieldsView:
 
     @property
     def phases(self) -> tuple[tuple[int, int, Routine], ...]:
-        """Words of the plane and bytes of the image up to the first input of each phase, and its packing
+        """For each phase: words of the plane and bytes of the image up to its first input, and its packing
         routine.
         """
         g, found = self.window, []
@@ -145,7 +146,8 @@ def in_fields(
     target: Target,
     solve: Callable[[Rescale, Int64], FieldForm | None],
 ) -> Kernel | None:
-    """Depthwise convolution with windows of three to seven columns whose sums fit into fields of bits.
+    """Depthwise convolution with windows of three to seven columns whose sums fit into bit fields of a
+    product.
 
     None for other layers, or without an exact requantisation.
     """

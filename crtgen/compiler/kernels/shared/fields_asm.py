@@ -1,9 +1,9 @@
-"""The assembly of depthwise convolutions in fields: two inputs in a word, two taps in another, SMLAL.
+"""Assembly of depthwise convolutions in bit fields: two inputs in a word, two taps in another, SMLAL.
 
 ``(x0 + x1 * 2**21) * (v0 + v1 * 2**21)`` has ``x0 * v0`` in its lowest 21 bits, ``x0 * v1 + x1 * v0`` in the
-next ones and ``x1 * v1`` above: four products of one instruction, where the taps are backwards. Sums of such
-products are sums of the fields as long as none leaves its own, and all begin at a half of what a field holds,
-so that none is below zero. The upper field belongs to the next two outputs.
+next ones and ``x1 * v1`` above: four products in one instruction, if the taps are reversed. Sums of such
+products are the sums of the fields as long as none overflows its field. All sums begin at half of a field's
+range, so that none is negative. The upper field belongs to the next two outputs.
 """
 
 from collections.abc import Sequence
@@ -33,9 +33,9 @@ _ROWS, _BLOCKS, _Y = "[sp, #0]", "[sp, #4]", "[sp, #8]"
 class FieldRows:
     """``rows`` rows of inputs, ``step`` bytes apart, as words of two neighbours.
 
-    Rows are ``row_bytes`` bytes of inputs and ``pitch`` words apart. With ``first``, the first input is the
-    upper half of a word whose lower half is ``padding``; then come ``pairs`` words, and with ``last`` an
-    input with padding above it.
+    Rows are ``row_bytes`` bytes of inputs apart, and ``pitch`` words apart when packed. With ``first``, the
+    first input is the upper half of a word whose lower half is ``padding``; then follow ``pairs`` words, and
+    with ``last`` an input with padding above it.
     """
 
     rows: int
@@ -99,9 +99,9 @@ class FieldEpilogue(Protocol):
 class FieldOutputs:
     """``height`` rows of ``width`` outputs of a channel, ``step`` bytes apart.
 
-    An output needs ``rows`` rows of inputs, ``pitch`` words apart, and of each as many neighbours as there
+    An output needs ``rows`` rows of inputs, ``pitch`` words apart, and from each as many neighbours as there
     are taps in ``taps`` words. The rows of the next outputs are ``row_step`` words further on. With
-    ``written_out`` the rows of a window are written out, else they are a loop.
+    ``written_out`` the rows of a window are unrolled, otherwise they are a loop.
     """
 
     width: int
@@ -132,7 +132,7 @@ class FieldOutputs:
 
     @property
     def stream_words(self) -> int:
-        """Words of a channel's stream: start of the sums, taps, start value, requantisation."""
+        """Words of a channel's stream: initial sums, taps, initial value, requantisation."""
         return len(BEGIN) + self.tap_words + self.constants
 
     @property
@@ -141,7 +141,7 @@ class FieldOutputs:
 
 
 def outputs(k: FieldOutputs) -> Routine:
-    """Write ``outputs(x, y, taps)``: all outputs of a channel."""
+    """Write ``outputs(x, y, taps)``, which computes all outputs of a channel."""
     return _FieldWriter.routine(k)
 
 

@@ -1,4 +1,4 @@
-"""Products of two computed float32 matrices in tiles: the parts that the FPU and Helium have in common."""
+"""Products of two computed float32 matrices in tiles: the common parts of the FPU and Helium versions."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -33,7 +33,7 @@ class FloatMatrices:
 
 @dataclass(frozen=True, slots=True)
 class TiledMatrixView:
-    """View of products of matrices: ``loops`` run over the pairs of matrices, tile by tile.
+    """Products of matrices: ``loops`` iterate over the pairs of matrices, each computed tile by tile.
 
     ``starts`` are C expressions for the first elements of both matrices. ``tile`` are the rows and columns
     that the routine computes; ``steps`` are the elements from row to row of the first operand, and from
@@ -50,7 +50,7 @@ class TiledMatrixView:
 
 
 def unrolled(depth: int, most: int) -> int:
-    """Return how many terms a loop's body has: at most ``most``, if possible so that no terms are left."""
+    """Return the number of terms in a loop's body: at most ``most``, if possible a divisor of ``depth``."""
     if depth <= most:
         return depth
     return max((n for n in range(most // 2 + 1, most + 1) if n % 2 == 0 and depth % n == 0), default=most)

@@ -29,10 +29,10 @@ _UNROLLED_TAPS = 16
 
 @dataclass(frozen=True, slots=True)
 class DepthwiseView:
-    """``multiplier`` outputs per input channel, ``tile`` neighbours in a row at a time.
+    """``multiplier`` outputs per input channel, ``tile`` adjacent outputs of a row at a time.
 
-    The ring holds rows of ``ring_columns`` pixels; of each input row, ``copied`` pixels are read at all.
-    ``unrolled``: the sum over the taps is written out. ``int4``: weights have four bits.
+    The ring holds rows of ``ring_columns`` pixels; of each input row, only ``copied`` pixels are read.
+    ``unrolled``: the sum over the taps is unrolled. ``int4``: weights have four bits.
     """
 
     epilogue: Epilogue
@@ -52,7 +52,7 @@ class DepthwiseView:
 
     @property
     def lead(self) -> int:
-        """In elements."""
+        """Lead of the output before the input, in elements."""
         return ring_lead(self.window, self.window.channels * self.multiplier)
 
 
@@ -83,7 +83,7 @@ class RingRow:
 class FloatRow(RingRow):
     @property
     def pixel(self) -> int:
-        """Bytes."""
+        """Size of a pixel in bytes."""
         return 4 * self.channels
 
     @property
@@ -92,7 +92,7 @@ class FloatRow(RingRow):
 
 
 class FloatLine(Writer):
-    """Write ``line(rows, y, weights)``; ``rows`` are the addresses at which the rows of the windows begin.
+    """Writes ``line(rows, y, weights)``; ``rows`` are the addresses at which the rows of the windows begin.
 
     ``at_once`` outputs are computed together, then the remaining ones.
     """
@@ -154,7 +154,7 @@ def ring_work(
     copy: Callable[[Work, int, float], object] = Work.copy,
     fill: Callable[[Work, int, float], object] = Work.fill,
 ) -> Work:
-    """Return ``work`` plus the work of keeping the ring; ``copy`` and ``fill`` are its routines."""
+    """Return ``work`` plus the work of maintaining the ring; ``copy`` and ``fill`` are its routines."""
     g, lines = view.window, view.window.batch * view.window.out_height
     work.block("image", g.batch).block("line", lines).block("row", lines * g.taps_y)
     loaded = max((g.out_height - 1) * g.stride_y + view.ring_rows - g.top, 0)
@@ -178,8 +178,8 @@ def float_lines(
     copy: Callable[[Work, int, float], object],
     fill: Callable[[Work, int, float], object],
 ) -> Kernel:
-    """Return the kernel of ``routines`` that compute, copy and fill a row of outputs; their parameters are
-    those of ``ring_work``.
+    """Return the kernel of ``routines`` that compute, copy and fill a row of outputs; ``copy`` and ``fill``
+    are as in ``ring_work``.
     """
     lines = view.window.batch * view.window.out_height
     return Kernel(

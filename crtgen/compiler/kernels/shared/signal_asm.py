@@ -39,7 +39,7 @@ def window_function(op: Window, sig: Signature, keep: Sequence[int] = (), no_ali
 
 
 def auto_scale_function(sig: Signature, no_alias: bool = False) -> Function:
-    """Begin ``auto_scale(x, y, bits)``: shifts samples so that the largest just fits."""
+    """Begin ``auto_scale(x, y, bits)``, which shifts samples so that the largest just fits."""
     return Function(
         "auto_scale",
         "const int16_t *x",
@@ -51,7 +51,9 @@ def auto_scale_function(sig: Signature, no_alias: bool = False) -> Function:
 
 
 def store_shift(f: Function, to: str, most: str, bits: str, note: str = "") -> None:
-    """Put the left shift of samples with greatest magnitude ``most`` into ``to`` and into memory."""
+    """Write the left shift for samples with the largest magnitude ``most`` to the register ``to`` and to
+    memory.
+    """
     f("clz", to, most, note=note)
     f("cmp", most, "#0")
     f("it", "eq")
@@ -63,7 +65,7 @@ def store_shift(f: Function, to: str, most: str, bits: str, note: str = "") -> N
 
 
 def energy_function(op: SpectrumEnergy, sig: Signature, no_alias: bool = False) -> Function:
-    """Begin ``energy(x, y)``: sums of two squares, zeros around them."""
+    """Begin ``energy(x, y)``: sums of two squares, with zeros before and after them."""
     return Function(
         "energy",
         "const int16_t *x",
@@ -105,7 +107,7 @@ def bank_function(channels: int) -> Function:
 
 
 class Bank:
-    """Walk over the channels of a filter bank.
+    """Iteration over the channels of a filter bank.
 
     A group of energies is read once: for the sum of its ``own`` channel and for that of the ``following``
     one.

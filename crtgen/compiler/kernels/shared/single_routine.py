@@ -1,4 +1,4 @@
-"""Kernels that are one function in assembly, without C around it."""
+"""Kernels that are a single function in assembly, without C around it."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ def single_routine(
     design: str, routine: Routine, consts: Sequence[Const] = (), inplace: bool = False, **rounds: float
 ) -> Kernel:
     """Return the kernel of a single routine. ``inplace``: the output may overwrite the input. ``rounds`` are
-    those of named loops.
+    the iterations of named loops.
     """
     return Kernel(
         design=design,

@@ -1,4 +1,4 @@
-"""Common part of float32 features in assembly on every extension: prologues."""
+"""Common part of float32 features in assembly, for all extensions: prologues."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,7 @@ def frame_function(sig: Signature) -> Function:
 class FrameWriter:
     """Converts samples of a frame from int16 if they are ``short``, otherwise from float32.
 
-    ``place`` is that of the sample before the first one, as in ``Before.place``.
+    ``place`` is the index of the sample before the first one, as in ``Before.place``.
     """
 
     def __init__(self, f: Function, op: Frame, sig: Signature) -> None:
@@ -35,16 +35,17 @@ class FrameWriter:
 
 
 def power_function(sig: Signature, no_alias: bool = False) -> Function:
-    """Begin ``power(x, y)``: sums of two squares, or roots of them."""
+    """Begin ``power(x, y)``: sums of two squares, or their square roots."""
     return Function(
         "power", "const float *x", "float *y", no_alias=no_alias, purpose=f"{sig.y.elements} powers"
     )
 
 
 def bands_function(rows: int, count: int, tables: Sequence[str], no_alias: bool = False) -> Function:
-    """Begin ``bands(x, y, ...)``: sums of weighted neighbours, ``count`` for each row.
+    """Begin ``bands(x, y, ...)``: weighted sums of adjacent elements, ``count`` for each row.
 
-    ``tables`` are the declarations of two parameters, which are kept where each row reads them anew.
+    ``tables`` are the declarations of two parameters, which are kept on the stack if each row reads them
+    again.
     """
     return Function(
         "bands",

@@ -1,4 +1,4 @@
-"""The numbers of a layer for a function that layers share: a struct in a header of the runtime."""
+"""Parameters of a layer for a function that layers share: a struct in a header of the runtime."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ __all__ = ["places_in", "table"]
 
 @cache
 def places_in(header: str) -> Mapping[str, int]:
-    """Return the byte offset of each number of ``struct crt_<header>_table`` in ``crt/<header>.h``."""
+    """Return the byte offset of each member of ``struct crt_<header>_table`` in ``crt/<header>.h``."""
     text = (runtime_dir() / "include" / "crt" / f"{header}.h").read_text(encoding="utf-8")
     (body,) = re.findall(rf"struct crt_{header}_table {{(.*?)}};", text, re.DOTALL)
     places, at = {}, 0
@@ -26,7 +26,7 @@ def places_in(header: str) -> Mapping[str, int]:
 
 
 def table(header: str, numbers: Mapping[str, int | Sequence[int]], last: str = "") -> Const:
-    """Return the table of these numbers, given in any order; it ends with ``last``, if that is named.
+    """Return the table of these numbers, given in any order; it ends with ``last``, if that is given.
 
     Raises ``ValueError`` if the struct has other members.
     """

@@ -31,10 +31,10 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class TransformView:
-    """``rows`` of ``inputs`` numbers, transformed as ``count`` complex ones.
+    """``rows`` of ``inputs`` values, transformed as ``count`` complex ones.
 
-    ``stages`` are the calls of the function ``stage``: bytes of the transforms that it combines, how many
-    groups of four of these there are, and where their turns begin.
+    ``stages`` are the calls of the function ``stage``: bytes of the transforms that it combines, the number
+    of groups of four of these, and the offset of their twiddle factors.
     """
 
     rows: int
@@ -51,7 +51,9 @@ class TransformView:
 
 @dataclass(frozen=True, slots=True)
 class StageWalk:
-    """The function ``stage``, the name of its inner loop, and bytes of each transform that a round reads."""
+    """The function ``stage``, the name of its inner loop, and the bytes of each transform that an iteration
+    reads.
+    """
 
     routine: Routine
     rounds: str
@@ -63,10 +65,10 @@ class StageWalk:
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """Stages of a transform of ``count`` complex numbers.
+    """Stages of a transform of ``count`` complex values.
 
-    The first one has the radix ``first``. The others have radix four, and combine transforms of ``sizes``
-    numbers.
+    The first one has the radix ``first``. The others have radix 4, and combine transforms of ``sizes``
+    values.
     """
 
     count: int
@@ -76,8 +78,8 @@ class Stages:
 
     @classmethod
     def of(cls, count: int, eight: bool = False) -> "Stages | None":
-        """Return the stages, with ``eight`` as in ``radices``; None if a stage after the first one has
-        another radix than 4.
+        """Return the stages, with ``eight`` as in ``radices``; None if a stage after the first one has a
+        radix other than 4.
         """
         first, *others = reversed(radices(count, eight))
         if any(radix != 4 for radix in others):
@@ -87,9 +89,9 @@ class Stages:
     def calls(self, item: int, parts: int = 2) -> tuple[tuple[int, int, int], ...]:
         """Return three numbers for each stage after the first one.
 
-        They are the bytes of one transform of the stage before, how many groups of four of these there are,
-        and where the stage's turns (twiddle factors) begin in their table. A complex number has ``item``
-        bytes, a turn ``parts`` elements.
+        They are the bytes of one transform of the previous stage, the number of groups of four of these, and
+        the offset of the stage's twiddle factors in their table. A complex value has ``item`` bytes, a
+        twiddle factor ``parts`` elements.
         """
         starts = np.cumsum([0, *(3 * parts * size for size in self.sizes)]).tolist()
         return tuple(
@@ -98,25 +100,26 @@ class Stages:
         )
 
     def places(self) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-        """Return ``[count / first]``: where each transform of the first stage is written, in the input's
-        order.
+        """Return ``[count / first]``: the position to which each transform of the first stage is written, in
+        the input's order.
         """
         places = np.empty(self.count // self.first, np.int64)
         places[digit_order(self.count, self.eight)[:: self.first]] = np.arange(self.count // self.first)
         return places
 
     def order(self, item: int, note: str, every: int = 1) -> Const:
-        """Return the table of bytes to where each ``every``-th transform of the first stage is written.
+        """Return the table of byte offsets to which each ``every``-th transform of the first stage is
+        written.
 
-        ``item`` is bytes of a complex number; ``note`` is the table's comment.
+        ``item`` is the size of a complex value in bytes; ``note`` is the table's comment.
         """
         places = self.places()[::every]
         return Const.of("order", (item * self.first * places).astype(np.uint16), 2, note)
 
     def turns(self, lanes: int = 1) -> list[int]:
-        """Return the numbers of the turns that later stages read, in that order.
+        """Return the indices of the twiddle factors that later stages read, in that order.
 
-        For each ``lanes`` numbers: their first turns, their second ones, their third ones.
+        For each ``lanes`` values: their first factors, their second ones, their third ones.
         """
         return [
             turn * number * self.count // (4 * size)
@@ -138,7 +141,7 @@ def transform_kernel(
 ) -> Kernel:
     """Return a kernel of functions in assembly: some run ``once`` for each row, one runs for each stage.
 
-    All complex numbers, of ``item`` bytes, are in scratch.
+    All complex values, of ``item`` bytes, are in scratch.
     """
     calls = len(view.stages)
     runs = Runs.sum(routine.runs() for routine in once)
@@ -158,7 +161,7 @@ def transform_kernel(
 def first_function(
     radix: int, count: int, at_once: str = "", keep: Sequence[int] = (), local: int = 0
 ) -> Function:
-    """Begin ``first(to, x, order)``: transforms of ``radix`` numbers that are ``count / radix`` apart."""
+    """Begin ``first(to, x, order)``: transforms of ``radix`` values that are ``count / radix`` apart."""
     return Function(
         "first",
         "void *to",
@@ -171,10 +174,10 @@ def first_function(
 
 
 def inputs_there(radix: int, count: int, inputs: int, at_once: int = 1) -> list[tuple[int, int]]:
-    """Return the rounds of the first stage, ``at_once`` transforms each, and how many of their inputs are not
-    zero.
+    """Return the iterations of the first stage, ``at_once`` transforms each, with the number of their nonzero
+    inputs.
 
-    Inputs from the number ``inputs`` on are zero.
+    Inputs from index ``inputs`` on are zero.
     """
     apart = count // radix
     whole, rest = divmod(inputs, apart)
@@ -185,7 +188,7 @@ def inputs_there(radix: int, count: int, inputs: int, at_once: int = 1) -> list[
 def stage_function(turns: str, keep: Sequence[int] = (), local: int = 0) -> Function:
     """Begin ``stage(x, turns, bytes, groups)``, which combines groups of four transforms of ``bytes`` bytes.
 
-    ``turns`` is the type of the complex factors.
+    ``turns`` is the type of the twiddle factors.
     """
     return Function(
         "stage",
@@ -200,7 +203,7 @@ def stage_function(turns: str, keep: Sequence[int] = (), local: int = 0) -> Func
 
 
 def next_group(f: Function, left: str, label: str) -> None:
-    """The end of the loop over groups of ``stage``, which counts them where ``groups`` is kept."""
+    """Append the end of the loop over groups of ``stage``, whose counter is kept with ``groups``."""
     f("ldr", left, f.kept[3])
     f("subs", left, left, "#1")
     f("str", left, f.kept[3])
@@ -208,7 +211,7 @@ def next_group(f: Function, left: str, label: str) -> None:
 
 
 def apart_function(turns: str, name: str = "apart", by: str = "twos", local: int = 0) -> Function:
-    """Begin ``apart(x, y, halves)``, which makes a real transform of a complex one, except for both ends.
+    """Begin ``apart(x, y, halves)``, which converts a complex transform to a real one, except for both ends.
 
     ``turns`` is the type of the parts of ``halves``.
     """

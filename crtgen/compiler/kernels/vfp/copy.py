@@ -1,4 +1,4 @@
-"""Copying and filling rows and windows of float32, sixteen numbers at a time."""
+"""Copying and filling rows and windows of float32, sixteen values at a time."""
 
 from collections.abc import Callable
 from functools import cache, lru_cache
@@ -75,7 +75,9 @@ def _all_of(routine: Routine, nbytes: int) -> Runs:
 
 @lru_cache(maxsize=256)
 def copy_window(rows: int, numbers: int, pitch: int) -> Routine:
-    """Write ``window(to, from)``: ``numbers`` values of each of ``rows`` rows, ``pitch`` bytes apart."""
+    """Write ``window(to, from)``, which copies ``numbers`` values of each of ``rows`` rows, ``pitch`` bytes
+    apart.
+    """
     f = Function("window", "float *to", "const float *from", purpose="Copies a window.")
     to, source = f.arguments
     registers = f.singles("numbers", min(_AT_ONCE, numbers))

@@ -1,4 +1,4 @@
-"""The assembly of depthwise convolutions in float32: eight channels of two neighbouring outputs at a time."""
+"""Assembly of depthwise convolutions in float32: eight channels of two adjacent outputs at a time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _STORED = 4  # outputs at once, by general registers
 
 @dataclass(frozen=True, slots=True)
 class FloatDepthwiseRow(FloatRow):
-    """A row of depthwise outputs. ``unroll``: the taps of a row are written out."""
+    """A row of depthwise outputs. ``unroll``: the taps of a row are unrolled."""
 
     unroll: bool
     limits: FloatLimits

@@ -1,4 +1,6 @@
-"""Transforms of float32 on an FPU: stages of radix 4 and the end in assembly, the first stage in C."""
+"""Transforms of float32 on an FPU: stages of radix 4 and the final separation in assembly, the first stage in
+C.
+"""
 
 from dataclasses import replace
 from functools import cache
@@ -22,8 +24,8 @@ _PAIR = 8  # bytes of a complex number
 
 @design(Rfft, types=(DType.FLOAT32,), needs="vfp")
 def transform(op: Rfft, sig: Signature, target: Target) -> Kernel | None:
-    """Transforms whose turns are stored as stages read them; None for stages of a radix other than 4, and for
-    a single stage.
+    """Transforms whose twiddle factors are stored in reading order; None for stages of a radix other than 4,
+    and for a single stage.
     """
     plan = Stages.of(op.length // 2, eight=True)
     if plan is None or not plan.sizes:

@@ -1,7 +1,7 @@
-"""Products of two computed float32 matrices with an FPU; a tile of the output is summed up in registers.
+"""Products of two computed float32 matrices with an FPU; a tile of the output is accumulated in registers.
 
-Neither operand is copied. In memory, the terms of a sum follow each other or are one matrix row apart. If
-they are apart, the same term of all rows (or columns) of the tile is contiguous, and one VLDM loads it.
+Neither operand is copied. In memory, the terms of a sum are contiguous or one matrix row apart. If they are
+apart, the same term of all rows (or columns) of the tile is contiguous, and one VLDM loads it.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,9 @@ def product(op: BatchMatMul, sig: Signature, target: Target) -> Kernel:
 
 
 class _TileWriter(Writer):
-    """Writes ``tile(a, b, y)``: some rows of ``a`` times some columns of ``b``; both are called lanes."""
+    """Writes ``tile(a, b, y)``, which multiplies some rows of ``a`` by some columns of ``b``; both are called
+    lanes.
+    """
 
     def __init__(self, k: FloatMatrices, unit: FloatUnit) -> None:
         self.k, self.unit = k, unit

@@ -1,4 +1,4 @@
-"""The assembly of float32 products: a few pixels times all outputs, some outputs at a time."""
+"""Assembly of float32 products: a few pixels times all outputs, some outputs at a time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _PAIR = 2  # inputs of each of several pixels, and pixels whose inputs are there
 class FloatTile:
     """``depth`` inputs of ``pixels`` pixels times the weights of ``outputs`` outputs, ``channels`` at a time.
 
-    ``unroll`` inputs are written out.
+    ``unroll`` inputs are unrolled.
     """
 
     pixels: int
@@ -37,7 +37,7 @@ class FloatTile:
 class ProductsWriter(Writer):
     """Writes ``tile(x0, y0, weights)``, which multiplies some pixels by the weights of some outputs.
 
-    The inputs of a pixel are contiguous, and pixels follow each other.
+    The inputs of a pixel are contiguous, and so are the pixels.
     """
 
     def __init__(self, k: FloatTile) -> None:
@@ -62,14 +62,14 @@ class ProductsWriter(Writer):
                 _ProductGroup(self, channels).write()
 
     def rewind(self) -> None:
-        """Back to the first inputs, if there are more outputs."""
+        """Append a return to the first inputs, if there are more outputs."""
         if self.k.outputs > self.k.channels:
             for row in self.rows:
                 self.f.advance(row, -4 * self.k.depth)
 
 
 class _ProductGroup:
-    """Some outputs of all pixels: the FPU registers that they take, and what for."""
+    """Some outputs of all pixels: the FPU registers that they use, and their roles."""
 
     def __init__(self, writer: ProductsWriter, channels: int) -> None:
         self.writer = writer

@@ -1,8 +1,8 @@
-"""float32 to int8 on an FPU, without a division, four numbers at a time.
+"""Conversion of float32 to int8 on an FPU, without a division, four values at a time.
 
-A quotient is a sum of two products: the reciprocal of the scale has two parts. NaN and numbers far beyond
-int8 make the FPU report an invalid conversion: then the four numbers are clamped to near the range of int8,
-and converted again.
+A quotient is computed as a sum of two products: the reciprocal of the scale is split into two parts. For NaN
+and values far beyond int8, the FPU reports an invalid conversion: then the four values are clamped to
+slightly more than the range of int8, and converted again.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ _INVALID = 1  # of FPSCR: a conversion that has no result
 class QuantizeView:
     """Constants of a quantisation.
 
-    ``parts`` are the two parts of the scale's reciprocal, the greater one first. ``far`` is the magnitude to
+    ``parts`` are the two parts of the scale's reciprocal, the larger one first. ``far`` is the magnitude to
     which values are clamped.
     """
 
@@ -43,11 +43,11 @@ class QuantizeView:
 
 
 def parts_of(scale: float, zero_point: int) -> tuple[float, float] | None:
-    """Find float32 ``a`` and ``b`` for which ``fma(x, a, x * b)`` is rounded to the same int8 as ``x /
+    """Return float32 ``a`` and ``b`` for which ``fma(x, a, x * b)`` is rounded to the same int8 as ``x /
     scale``.
 
-    The product never falls as x grows, so it is enough to check each border and the number just before it.
-    None if the check fails.
+    The result never falls as x grows, so it suffices to check each border and the float just before it. None
+    if the check fails.
     """
     steps = INT8.magnitude(zero_point)
     at = borders_of(scale, steps)
@@ -68,7 +68,7 @@ def _quotients(x: Floats, first: float, second: float) -> Floats:
 
 @design(Quantize, types=(DType.FLOAT32,), to=DType.INT8, needs="vfp")
 def quantize(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
-    """Quantise with halves away from zero; None for halves to even, and if that is not exact."""
+    """Quantise with ties away from zero; None for ties to even, and if no exact parts are found."""
     params = op.parameters(sig)
     assert isinstance(params, AffineParams)
     parts = None if by_float(sig.y) else parts_of(params.scale, params.zero_point)
@@ -100,10 +100,9 @@ def _quantized(k: QuantizeView) -> Routine:
 
 
 class _QuantizeWriter:
-    """Writer of a quantisation that converts to half steps, towards zero.
+    """Writer of a quantisation that converts to half steps, truncating towards zero.
 
-    A result is half of the converted number plus 1, rounded down; a negative number is halved without adding
-    1.
+    A result is half of the converted value plus 1, rounded down; a negative value is halved without adding 1.
     """
 
     def __init__(self, f: Function, k: QuantizeView) -> None:

@@ -1,4 +1,4 @@
-"""Features of float32 on an FPU: windows, powers and bands, with loads of several registers at once."""
+"""Float32 features on an FPU: windows, powers and bands, with loads of several registers at a time."""
 
 from collections.abc import Sequence
 
@@ -26,7 +26,7 @@ _BLOCK = 4
 
 @design(Frame, needs="vfp", weights=(1,))
 def frame(op: Frame, sig: Signature, target: Target) -> Kernel:
-    """Eight samples at a time; the product with the last one is kept for the next."""
+    """Process eight samples at a time; the product with the last one is kept for the next iteration."""
     f = frame_function(sig)
     made = _FpuFrame(f, op, sig)
     made.begin()

@@ -1,4 +1,4 @@
-"""The FPU's features, and the end of sums: clamp and store."""
+"""The FPU's features, and the final steps of sums: clamp and store."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class FloatUnit:
-    """Features of an FPU. ``fused``: VFMA is one instruction for a product and its addition. ``fpv5``: it has
-    VMAXNM and VMINNM.
+    """Features of an FPU. ``fused``: VFMA multiplies and adds in one instruction. ``fpv5``: it has VMAXNM and
+    VMINNM.
     """
 
     fused: bool
@@ -27,8 +27,8 @@ class FloatUnit:
 
     @classmethod
     def of(cls, target: Target) -> "FloatUnit":
-        """Return the FPU of the target. Fused instructions halve the code, and on M4 and M33 are slower than
-        two separate ones.
+        """Return the FPU of the target. Fused instructions halve the code, but on M4 and M33 they are slower
+        than two separate ones.
         """
         return cls(target.core.fast_fma or target.flag == "-Os", target.core.fpv5)
 
@@ -67,9 +67,10 @@ def add_products(
 
 
 class Clamp:
-    """Clamps sums and stores them. ``spare`` are two registers of the FPU, for the limits.
+    """Clamps sums and stores them. ``spare`` are two FPU registers for the limits.
 
-    An FPU without VMAXNM clamps at 0 in general registers: ``at_once`` for sums, one for an upper limit.
+    An FPU without VMAXNM clamps at 0 in general registers: it uses ``at_once`` of them for sums, and one for
+    an upper limit.
     """
 
     def __init__(

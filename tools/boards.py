@@ -51,7 +51,7 @@ def _sheets(sheets: Mapping[str, list[str]]) -> Iterator[str]:
     """List what was read for which boards; boards without a sheet are together, by what was read instead."""
     instead: dict[str, list[str]] = {}
     for sheet, boards in sheets.items():
-        name, missing, source = sheet.partition("the sheet was not at hand: ")
+        name, missing, source = sheet.partition("the sheet was not available: ")
         if missing:
             instead.setdefault(source, []).append(
                 f"{', '.join(boards)} ({name.rstrip('; ')})".removesuffix(" ()")
@@ -59,7 +59,7 @@ def _sheets(sheets: Mapping[str, list[str]]) -> Iterator[str]:
         else:
             yield f"- {', '.join(boards)}: {sheet}"
     for source, boards in instead.items():
-        yield f"- without the makers' sheets, {source}: {', '.join(boards)}"
+        yield f"- without the maker's sheet, {source}: {', '.join(boards)}"
 
 
 def seen(reports: Path = SEEN) -> Iterator[str]:

@@ -38,12 +38,13 @@ def contracts() -> Mapping[str, list[list[str]]]:
 
 
 def purpose(module: str) -> str:
-    """Return the first line of a module's docstring, without its full stop."""
+    """Return the first paragraph of a module's docstring, or its first sentence if that is long."""
     path = ROOT / module.replace(".", "/")
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8")))
     assert text, f"{file} has no docstring"
-    return text.splitlines()[0].rstrip(".")
+    first = " ".join(text.partition("\n\n")[0].split())
+    return (first if len(first) < 110 else first.partition(". ")[0]).rstrip(".")
 
 
 def picture() -> str:

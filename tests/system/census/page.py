@@ -19,15 +19,15 @@ exporter's own runtime. Written by `python -m tests.system.census.page`; the fil
 them are in `tests/system/census`.
 
 "Integers" is the share of multiplications that are computed in integers; those of a loop count once. "Apart"
-is the largest difference of an output: steps of an integer output, or the part of the largest output of
-float32. "exact" is equal to the last bit.
+is the largest difference of an output: in steps for integers, relative to the largest output for float32.
+"exact" means equal to the last bit.
 
-- TensorFlow Lite rounds the sums of fully connected layers once, TFLite Micro and crtgen twice: one step now
-  and then.
+- TensorFlow Lite rounds the sums of fully connected layers once, TFLite Micro and crtgen twice, so results
+  occasionally differ by one step.
 - Dynamic range: TensorFlow Lite quantises activations at run time, crtgen computes with floats on int8
   weights.
-- pt2e quantises what layers read, not what they write: convolutions of few inputs, whose results stay real,
-  are computed in float32, since that takes no longer.
+- pt2e quantises the inputs of layers, not their outputs: convolutions with few inputs, whose results stay
+  float, are computed in float32, which is as fast.
 
 """
 

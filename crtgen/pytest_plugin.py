@@ -104,7 +104,6 @@ class Firmware:
         return self.session.measure().instructions
 
     def infer(self, *inputs: "Array") -> "tuple[Array, ...]":
-        """Return the outputs for these inputs."""
         return self.session.infer(*inputs)
 
     def verify(self, expect: str | Path | None = None, cases: int = 4) -> None:

@@ -33,7 +33,6 @@ class BuiltImage:
 
     @property
     def platform(self) -> str:
-        """``host``, ``baremetal`` or ``zephyr``."""
         return self.manifest.platform
 
     @property

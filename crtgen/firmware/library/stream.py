@@ -74,7 +74,6 @@ class StreamReader:
         return self.vector(what, 8, lambda: self.u64(what))
 
     def end(self) -> None:
-        """Raise an error unless everything was read."""
         if self.left:
             raise self.fail(f"{self.left} bytes follow its end")
 

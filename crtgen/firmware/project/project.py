@@ -45,7 +45,6 @@ class Project:
 
     @property
     def platform(self) -> str:
-        """``baremetal``, ``host`` or ``zephyr``."""
         return self.manifest.platform
 
     @property

@@ -22,6 +22,7 @@ from crtgen.base.errors import UsageError
 from crtgen.base.temporary import TemporaryFolder
 from crtgen.lab.measure.against import sqnr
 from crtgen.lab.measure.cases import interface_of, read_inputs
+from crtgen.lab.measure.gates import quantise_gates, quantised_types, recurrent_layers
 from crtgen.network.ir import Array
 
 __all__ = ["LayerError", "LostPart", "Quantised", "onnx_runtime", "quantize"]
@@ -279,6 +280,7 @@ def _quantized(
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     quant_pre_process(model, prepared, skip_symbolic_shape=True)
+    recurrent = set(recurrent_layers(prepared))
     quantize_static(
         prepared,
         made,
@@ -287,8 +289,11 @@ def _quantized(
         activation_type=QuantType.QInt8,
         weight_type=QuantType.QInt8,
         per_channel=True,
-        nodes_to_exclude=_from_there(prepared, joins),
+        op_types_to_quantize=quantised_types() if recurrent else None,
+        nodes_to_exclude=[*_from_there(prepared, joins), *recurrent_layers(prepared, other=True)],
     )
+    if recurrent:
+        quantise_gates(prepared, made, recurrent)
 
 
 def _from_there(prepared: Path, joins: Collection[str]) -> list[str]:

@@ -36,7 +36,6 @@ _TIME_LIMIT = 30.0
 
 
 def check_solver() -> None:
-    """Raise ``UsageError`` without OR-Tools."""
     if find_spec("ortools") is None:
         raise UsageError("tuning needs OR-Tools", hint="pip install 'crtgen[tune]'")
 

@@ -89,7 +89,6 @@ class Features:
         return {"preset": self.preset, "standardize": self.standardize, **settings}
 
     def set_params(self, **params: Any) -> "Features":
-        """Change the preset or some settings."""
         preset = params.pop("preset", self.preset)
         standardize = params.pop("standardize", self.standardize)
         base = self.settings if preset == self.preset else settings_of(preset)

@@ -67,7 +67,6 @@ def quant_of(scale: Array, zero: Array | None, axis: int | None = None) -> Quant
 
 
 def check_finite(scale: Array) -> None:
-    """Raise ``ValueError`` for an infinite scale."""
     if np.isinf(scale.astype(np.float32)).any():
         raise ValueError(
             "a scale of inf, as the calibration saw an infinite number: mask with a large one, such as -1e4"

@@ -29,6 +29,7 @@ from crtgen.network.frontends.onnx_lookup import lookup, results
 from crtgen.network.frontends.onnx_moved import MOVED, with_moved_numbers
 from crtgen.network.frontends.onnx_pairs import is_one
 from crtgen.network.frontends.onnx_real_sums import PLAIN_GEMM, real_sums
+from crtgen.network.frontends.onnx_recurrent import with_recurrent_integers
 from crtgen.network.frontends.onnx_short import short_layer
 from crtgen.network.frontends.onnx_signed import signed
 from crtgen.network.frontends.onnx_weights import with_quantised_weights
@@ -54,7 +55,7 @@ def with_integer_layers(graph: OnnxFileGraph) -> OnnxFileGraph:
     Raises ``ValueError`` with the node whose scales or zero points are not a valid quantisation.
     """
     graph = with_turned_weights(decomposed(with_quantised_weights(with_constants(graph))))
-    graph = with_moved_numbers(graph)
+    graph = with_recurrent_integers(with_moved_numbers(graph))
     links = Links.of(graph)
     nodes: Nodes = []
     for node in graph.nodes:

@@ -5,8 +5,8 @@ DequantizeLinear(w)))`` in float32. Its float32 sums are rounded at each additio
 bits. Integer sums are exact; the factor ``xs * ws / ys`` has 15 bits, like TFLite's, so a result is at most
 one step from the exact one. On cores without an FPU, float32 costs ten times as much.
 
-Zero points must be 0, since the kernels have none. Activations with other zero points, and all other
-operators, stay float32.
+Numbers that move between two such layers stay int16. Zero points must be 0: the kernels have none.
+Activations with others, and all other operators, stay float32.
 """
 
 from dataclasses import replace
@@ -17,6 +17,7 @@ from crtgen.network.frontends.onnx_bias import bias_of
 from crtgen.network.frontends.onnx_edges import Edge, Links
 from crtgen.network.frontends.onnx_exported import with_sum
 from crtgen.network.frontends.onnx_file import FileNode
+from crtgen.network.frontends.onnx_moved import MOVED
 from crtgen.network.frontends.onnx_real_sums import PLAIN_GEMM
 from crtgen.network.ir import Array, DType, Quant
 
@@ -38,6 +39,8 @@ def short_layer(links: Links, end: FileNode) -> list[FileNode] | None:
     scale = _scale(links, edge)
     if node is None or scale is None or not _is_only(links, end.inputs[0]):
         return None
+    if node.code in MOVED:
+        return _moved(links, end, node, scale)
     if node.code in ("Relu", "Clip"):
         activation = _activation(links, node)
         before = links.producers.get(node.inputs[0])
@@ -55,14 +58,28 @@ def short_layer(links: Links, end: FileNode) -> list[FileNode] | None:
     bias = bias_of(links, node, x, weights)
     if bias is None:
         return None
-    tensor = links.tensors[edge.numbers]
-    kind = {"dtype": DType.INT16, "type_name": DType.INT16.name, "quant": Quant.tensor(float(scale))}
-    links.tensors[edge.numbers] = replace(tensor, **kind)  # type: ignore[arg-type]
+    _state_type(links, edge, scale)
     own = {"x_scale": x_scale, "weight_scales": scales, "y_scale": scale, "activation": activation}
     attributes = {**node.attributes, **own}
     inputs = (x.numbers, weights.numbers, *([bias] if bias else []))
     code = _CODES[node.code]
     return [replace(node, code=code, inputs=inputs, outputs=end.outputs, attributes=attributes)]
+
+
+def _moved(links: Links, end: FileNode, node: FileNode, scale: Array) -> list[FileNode] | None:
+    # Numbers in other places, if a layer made them and their scale stays.
+    source = links.source(node.inputs[0])
+    before = links.tensors[source.numbers].quant if source is not None else None
+    given = all(links.data(name) is not None for name in node.inputs[1:] if name)
+    if source is None or before is None or before.scale != float(scale) or not given or any(node.outputs[1:]):
+        return None
+    _state_type(links, Edge.of(end), scale)
+    return [replace(node, inputs=(source.numbers, *node.inputs[1:]), outputs=end.outputs)]
+
+
+def _state_type(links: Links, edge: Edge, scale: Array) -> None:
+    kind = {"dtype": DType.INT16, "type_name": DType.INT16.name, "quant": Quant.tensor(float(scale))}
+    links.tensors[edge.numbers] = replace(links.tensors[edge.numbers], **kind)  # type: ignore[arg-type]
 
 
 def _is_only(links: Links, name: str) -> bool:

@@ -21,6 +21,7 @@ from crtgen.network.frontends.onnx_edges import (
     quant_of,
 )
 from crtgen.network.frontends.onnx_file import FileNode, OnnxFileGraph, constant
+from crtgen.network.frontends.onnx_recurrent import RECURRENT
 from crtgen.network.ir import DType, Quant
 
 __all__ = ["PLACES", "signed"]
@@ -32,6 +33,7 @@ PLACES: Mapping[str, tuple[tuple[tuple[int, int, int], ...], tuple[int, int]]] =
     QUANTIZE: ((), (1, 2)),
     DEQUANTIZE: (((0, 1, 2),), (-1, -1)),
     LOOKUP: _ONE,
+    RECURRENT: (((0, 1, 2),), (9, 10)),
     "QLinearConv": _TWO,
     "QLinearMatMul": _TWO,
     "com.microsoft.QGemm": (((0, 1, 2), (3, 4, 5)), (7, 8)),

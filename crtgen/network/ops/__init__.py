@@ -71,6 +71,7 @@ from crtgen.network.ops.function import (
 )
 from crtgen.network.ops.gather import DynamicSlice, DynamicUpdateSlice, Gather, GatherNd
 from crtgen.network.ops.grid import GridSample
+from crtgen.network.ops.gru import Gru
 from crtgen.network.ops.interpolation import Interpolation
 from crtgen.network.ops.logsoftmax import LogSoftmax
 from crtgen.network.ops.lookup import Lookup
@@ -209,6 +210,7 @@ __all__ = [
     "Greatest",
     "Grey",
     "GridSample",
+    "Gru",
     "HardSwish",
     "Identity",
     "If",

@@ -40,7 +40,6 @@ def product_factors(first: float, others: Sequence[float], output: float, bounds
 
 
 def rounded_product(acc: Int64, factors: Factors | float) -> Int64:
-    """``rint(f32(f32(acc) * factor))``."""
     product = acc.astype(np.float32) * np.asarray(factors, np.float32)
     whole: Int64 = np.rint(product).astype(np.int64)
     return whole

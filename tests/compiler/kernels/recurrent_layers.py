@@ -7,6 +7,7 @@ from crtgen.network.ir import Array, DType, Op, Quant, Value
 from crtgen.network.ops import Case
 from crtgen.network.ops.case import floats, int8s, int16s, make, plain
 from crtgen.network.ops.detection import DetectionPostProcess, detection_case
+from crtgen.network.ops.gru import Gru, gru_case
 from crtgen.network.ops.lstm import Lstm, lstm_case
 from crtgen.network.ops.stream import Delay, Framer, OverlapAdd, Stacker, stream_case
 from crtgen.network.ops.suppression import NonMaxSuppression
@@ -14,7 +15,7 @@ from crtgen.network.ops.svdf import Svdf, svdf_case
 
 __all__ = ["RECURRENT", "STREAMS", "detections", "recurrent", "streams"]
 
-RECURRENT: tuple[type[Op], ...] = (Svdf, Lstm)
+RECURRENT: tuple[type[Op], ...] = (Svdf, Lstm, Gru)
 STREAMS: tuple[type[Op], ...] = (Delay, Framer, OverlapAdd, Stacker)
 _F32, _I8, _I16 = DType.FLOAT32, DType.INT8, DType.INT16
 _zeros = st.sampled_from([0, -128, 127, 5, -60])
@@ -24,7 +25,7 @@ _some = st.one_of(_few, _few, st.integers(1, 40))
 
 def recurrent() -> st.SearchStrategy[Case]:
     """Of any size and type, with states that hold anything."""
-    return st.one_of(_svdf(), _lstm()).filter(_is_computed).filter(_is_comparable)
+    return st.one_of(_svdf(), _lstm(), _gru()).filter(_is_computed).filter(_is_comparable)
 
 
 def _is_computed(case: Case) -> bool:
@@ -76,6 +77,19 @@ def _lstm(draw: st.DrawFn) -> Case:
         x = int16s("x", shape, scale / 128) if kind is _I16 else floats("x", shape)
     op = Lstm(draw(st.booleans()), draw(st.sampled_from([0.0, 0.5, 3.0])))
     return lstm_case("drawn", op, x, units, draw(st.integers(-14, -9)), hidden, draw(st.integers(0, 999)))
+
+
+@st.composite
+def _gru(draw: st.DrawFn) -> Case:
+    shape, units = draw(st.tuples(st.integers(1, 3), st.integers(1, 3), _some)), draw(_some)
+    scale, op, hidden = 2.0 ** draw(st.floats(-8, -4)), Gru(draw(st.booleans())), None
+    if draw(st.booleans()):
+        x = int8s("x", shape, scale, draw(_zeros))
+        hidden = Quant.tensor(draw(st.floats(0.002, 0.01)), draw(_zeros))
+    else:
+        x = int16s("x", shape, scale / 128)
+        hidden = Quant.tensor(draw(st.floats(2.0**-16, 2.0**-14)))
+    return gru_case("drawn", op, x, units, hidden, draw(st.integers(0, 999)))
 
 
 @st.composite

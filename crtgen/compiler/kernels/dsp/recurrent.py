@@ -1,4 +1,4 @@
-"""LSTM and SVDF with the DSP extension: their matrix products are parts, which are fully connected layers."""
+"""LSTM, GRU and SVDF with the DSP extension: their matrix products are parts, fully connected layers."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,29 +11,39 @@ from crtgen.compiler.kernels.engine.kernel import Kernel, Part, Target
 from crtgen.compiler.kernels.engine.registry import design
 from crtgen.compiler.kernels.engine.words import by_output
 from crtgen.compiler.kernels.portable.lstm import products
-from crtgen.compiler.kernels.portable.recurrent_parts import lstm_of_parts, svdf_of_part
+from crtgen.compiler.kernels.portable.recurrent_parts import recurrent_of_parts, svdf_of_part
 from crtgen.network.ir import DType, Quant, Signature, Value
 from crtgen.network.ops import scheme_of
-from crtgen.network.ops.lstm import GATES, Lstm
+from crtgen.network.ops.gru import Gru
+from crtgen.network.ops.lstm import Lstm
 from crtgen.network.ops.svdf import Svdf
 
-__all__ = ["lstm", "svdf"]
+__all__ = ["gru", "lstm", "svdf"]
 
 
-@design(Lstm, types=(DType.INT8, DType.INT16), needs="dsp", weights=(3, 4, 5))
+@design(Lstm, types=(DType.INT8, DType.INT16), needs="dsp", weights=(3, 4, 5), either=(1, 2))
 def lstm(op: Lstm, sig: Signature, target: Target) -> Kernel | None:
     """LSTM; None for fewer than four units, or without an exact requantisation."""
+    return _of_rows("dsp lstm", op, sig, target)
+
+
+@design(Gru, types=(DType.INT8, DType.INT16), needs="dsp", weights=(3, 4, 5, 6), either=(1, 2))
+def gru(op: Gru, sig: Signature, target: Target) -> Kernel | None:
+    return _of_rows("dsp gru", op, sig, target)
+
+
+def _of_rows(name: str, op: Lstm | Gru, sig: Signature, target: Target) -> Kernel | None:
     parts = list(_gate_parts(op, sig, target))
-    return lstm_of_parts("dsp lstm", op, sig, parts) if len(parts) == 2 * len(GATES) else None
+    return recurrent_of_parts(name, op, sig, parts) if len(parts) == 2 * sig.inputs[3].shape[0] else None
 
 
-def _gate_parts(op: Lstm, sig: Signature, target: Target) -> Iterator[Part]:
+def _gate_parts(op: Lstm | Gru, sig: Signature, target: Target) -> Iterator[Part]:
     # Those of the input for all gates, then those of the hidden state.
-    x, hidden, _, w, r, bias = sig.inputs
+    x, hidden, _, w, r, bias = sig.inputs[:6]
     y = Value("y", (1, hidden.shape[1]), DType.INT16, Quant.tensor(1 / 4096))
-    both = [products(op, sig, gate) for gate in range(len(GATES))]
+    both = [products(op, sig, gate) for gate in range(w.shape[0])]
     for role, (value, weights) in enumerate(((x, w), (hidden, r))):
-        row = replace(value, shape=(1, weights.shape[2]))
+        row = replace(value, shape=(1, weights.shape[2]), data=None)
         for product in (pair[role] for pair in both):
             size = value.dtype.itemsize
             kernel = row_of_sums(product.weights, product.start, product.rescale, size, target)

@@ -35,6 +35,7 @@ class RegisteredDesign:
     weights: tuple[int, ...] | None
     to: DType | None
     narrow_weights: bool
+    either: tuple[int, ...] = ()
 
     def applies(self, sig: Signature, core: Core) -> bool:
         """Return True if types, constants and core meet the requirements; the design may still refuse the
@@ -46,7 +47,7 @@ class RegisteredDesign:
             return False
         if not self.narrow_weights and any(has_narrow_weights(sig.x, v) for v in sig.inputs[1:]):
             return False
-        constant = tuple(i for i, v in enumerate(sig.inputs) if v.is_constant)
+        constant = tuple(i for i, v in enumerate(sig.inputs) if v.is_constant and i not in self.either)
         return self.weights is None or constant == self.weights
 
     def kernel(self, op: Op, sig: Signature, target: Target) -> Kernel | None:
@@ -89,13 +90,14 @@ def design(
     weights: tuple[int, ...] | None = (),
     to: DType | None = None,
     narrow_weights: bool = False,
+    either: tuple[int, ...] = (),
 ) -> Callable[[_D], _D]:
     """Register a function as a design of the operators, or of all operators with a trait.
 
     ``types`` are the allowed element types of the first input, any if empty; the output has the same type, or
     ``to``. ``needs`` is a feature of the core. ``weights`` are the indices of the inputs that must be
-    constant, while all others must not be; None accepts any. ``narrow_weights``: the design also accepts
-    weights of the scheme's narrower type.
+    constant, all others but those of ``either`` must not be; None accepts any. ``narrow_weights``: the design
+    also accepts weights of the scheme's narrower type.
 
     The function is called with (operator, signature, target), where the target's level is ``speed`` or
     ``size``. It returns a kernel, or None for shapes or values that it does not support.
@@ -103,7 +105,7 @@ def design(
 
     def register(function: _D) -> _D:
         for operator in operators:
-            entry = RegisteredDesign(function, types, needs, weights, to, narrow_weights)
+            entry = RegisteredDesign(function, types, needs, weights, to, narrow_weights, either)
             insort(_DESIGNS.setdefault(operator, []), entry, key=_module_of)
         return function
 

@@ -1,9 +1,10 @@
-"""The LSTM with Helium: each gate's products for all units, then gates and states four units at a time.
+"""LSTM and GRU with Helium: each gate's products for all units, then gates and states four units at a time.
 
-Scratch holds the input's products for the gates input, forget, output and cell, followed by those of the
-hidden state.
+Scratch holds the input's products for the gates input, forget, output and cell, or update, reset and new,
+then the hidden state's.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,12 +16,13 @@ from crtgen.compiler.kernels.engine.registry import design
 from crtgen.compiler.kernels.mve.dense import row_of_sums
 from crtgen.compiler.kernels.mve.elements import narrow, rescaled
 from crtgen.compiler.kernels.mve.sigmoids import SigmoidOf
-from crtgen.compiler.kernels.portable.lstm import products
+from crtgen.compiler.kernels.portable.lstm import products, with_first_states
 from crtgen.network.ir import DType, Signature
+from crtgen.network.ops.gru import GRU_GATES, Gru, GruParams
 from crtgen.network.ops.lstm import GATES, Lstm, LstmParams
 from crtgen.network.ops.sigmoid16 import Sigmoid16Params, sigmoid_places
 
-__all__ = ["MveLstmView", "lstm"]
+__all__ = ["MveLstmView", "gru", "lstm"]
 
 _ORDER = tuple(GATES.index(gate) for gate in ("input", "forget", "output", "cell"))
 _GATE = Sigmoid16Params(3, 0)  # gates have 12 fractional bits
@@ -36,17 +38,29 @@ class MveLstmView:
     batch: int
     times: int
     units: int
+    gates: int
     x_steps: tuple[int, int]
     y_steps: tuple[int, int]
 
 
-@design(Lstm, types=(DType.INT8, DType.INT16), needs="mve", weights=(3, 4, 5))
+@design(Lstm, types=(DType.INT8, DType.INT16), needs="mve", weights=(3, 4, 5), either=(1, 2))
 def lstm(op: Lstm, sig: Signature, target: Target) -> Kernel | None:
     """LSTM of any size; None without an exact requantisation."""
+    return _of_rows("mve lstm", op, sig, _ORDER, target)
+
+
+@design(Gru, types=(DType.INT8, DType.INT16), needs="mve", weights=(3, 4, 5, 6), either=(1, 2))
+def gru(op: Gru, sig: Signature, target: Target) -> Kernel | None:
+    return _of_rows("mve gru", op, sig, range(len(GRU_GATES)), target)
+
+
+def _of_rows(
+    name: str, op: Lstm | Gru, sig: Signature, order: Sequence[int], target: Target
+) -> Kernel | None:
     x, hidden, *_ = sig.inputs
     batch, units = hidden.shape
     routines, consts = [], []
-    for number, gate in enumerate(_ORDER):
+    for number, gate in enumerate(order):
         for role, product in zip(("input", "hidden"), products(op, sig, gate), strict=True):
             made = row_of_sums(product.weights, product.start, product.rescale, x.dtype.itemsize, target)
             if made is None:
@@ -58,20 +72,24 @@ def lstm(op: Lstm, sig: Signature, target: Target) -> Kernel | None:
     logistic, slopes = sigmoid_places(True)
     tables = np.concatenate([logistic, slopes, sigmoid_places(False)[0]])
     note = "65536 / (1 + exp(-i / 24)), slopes, the same for tanh: the ends differ"
-    states = _states(units, op.parameters(sig), x.dtype)
+    if isinstance(op, Lstm):
+        states = _states(units, op.parameters(sig), x.dtype)
+    else:
+        states = _gru_states(units, op.parameters(sig), x.dtype)
     steps = batch * times
     work = Work(steps * Runs.sum(routine.runs() for routine in (*routines, states)))
     work.block("batch", batch).block("step", steps)
-    return Kernel(
-        design="mve lstm",
+    kernel = Kernel(
+        design=name,
         template="mve/lstm.c.j2",
-        view=MveLstmView(batch, times, units, orders[0], orders[1]),
+        view=MveLstmView(batch, times, units, len(order), orders[0], orders[1]),
         consts=(*consts, Const.of("tables", tables, 2, note)),
         scratch=2 * len(routines) * units,
         inplace=(InPlace(input=1, output=1), InPlace(input=2, output=2)),
         work=work,
         routines=(*routines, states),
     )
+    return with_first_states(kernel, sig)
 
 
 def _states(units: int, p: LstmParams, dtype: DType) -> Routine:
@@ -160,13 +178,70 @@ def _update(
         f("vldrh.s32", y, f"[{shown}], #8")
         f("vmul.i32", x, x, y)
         rescaled(f, x, spare, scale, p.output[1])
-        if zero:
-            f("vadd.i32", x, x, zero)
-        if dtype is DType.INT8:
-            narrow(f, x)
-        else:
-            f("vqmovnb.s32", x, x)
-        f("vstrb.32" if dtype is DType.INT8 else "vstrh.32", x, f"[{hidden}], #{4 * dtype.itemsize}")
+        _stored(f, x, zero, hidden, dtype)
+
+
+def _stored(f: Function, x: str, zero: str, pointer: str, dtype: DType) -> None:
+    # Hidden states of four units, with their zero point if it is not 0.
+    if zero:
+        f("vadd.i32", x, x, zero)
+    if dtype is DType.INT8:
+        narrow(f, x)
+    else:
+        f("vqmovnb.s32", x, x)
+    f("vstrb.32" if dtype is DType.INT8 else "vstrh.32", x, f"[{pointer}], #{4 * dtype.itemsize}")
+
+
+def _gru_states(units: int, p: GruParams, dtype: DType) -> Routine:
+    # ``states(gates, state, hidden, tables)``: gates from products, then the new states.
+    f = Function(
+        "states",
+        "int16_t *gates",
+        "int16_t *state",
+        "void *hidden",
+        "const uint16_t *tables",
+        purpose=f"The states of {units} units from the products of their gates.",
+    )
+    update, state, hidden, places = f.arguments
+    slopes = f.core("slopes")
+    f("add", slopes, places, f"#{2 * _PLACES}")
+    fresh, old = f.cores("products of the input; of the hidden state", 2, LOW)
+    f("mov", fresh, update)
+    f("mov", old, update)
+    f.advance(old, 6 * units)
+    _activated(f, (fresh, old), 2 * units, SigmoidOf(f, _GATE, True, (places, slopes)))
+    for pointer in (fresh, old):
+        f.advance(pointer, -2 * (-2 * units % 4))  # the last vector went past
+    f("add", places, places, f"#{4 * _PLACES}")
+    reset = f.core("reset gate", LOW)
+    f("mov", reset, update)
+    f.advance(reset, 2 * units)
+    tanh = SigmoidOf(f, _GATE, False, (places, slopes))
+    x, y = f.vectors("the new state; another number", 2)
+    scale = f.constant("multiplier of outputs", p.output[0])
+    zero = f.constant("zero point", p.output_offset) if p.output_offset else ""
+    spare = tanh.spare[0]
+    with f.predicated_loop("units", 32, units):
+        f("vldrh.s32", x, f"[{old}], #8")
+        f("vldrh.s32", y, f"[{reset}], #8")
+        f("vmul.i32", x, x, y)
+        f("vrshr.s32", x, x, "#15")
+        f("vldrh.s32", y, f"[{fresh}], #8")
+        f("vadd.i32", x, x, y)
+        _short(f, x)
+        tanh(x)
+        # z * state + (32768 - z) * new, whose products may wrap while their sum does not
+        f("vldrh.s32", y, f"[{state}]")
+        f("vsub.i32", y, y, x)
+        f("vldrh.s32", spare, f"[{update}], #8")
+        f("vmul.i32", y, y, spare)
+        f("vshl.i32", x, x, "#15")
+        f("vadd.i32", x, x, y)
+        f("vrshr.s32", x, x, "#15")
+        f("vstrh.32", x, f"[{state}], #8")
+        rescaled(f, x, spare, scale, p.output[1])
+        _stored(f, x, zero, hidden, dtype)
+    return f.done()
 
 
 def _halved(f: Function, vector: str, spare: str, factor: tuple[int, int]) -> None:

@@ -1,6 +1,7 @@
-"""The LSTM, unit by unit: four gates, then the unit's states."""
+"""The LSTM and the integer GRU, unit by unit: all gates, then the unit's states."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,12 +13,27 @@ from crtgen.compiler.kernels.engine.registry import design
 from crtgen.network.ir import Array, DType, Signature
 from crtgen.network.ops import scheme_of
 from crtgen.network.ops.fixedpoint import Int8, Int64, reduced_multiplier
+from crtgen.network.ops.gru import Gru
 from crtgen.network.ops.lstm import GATES, Lstm
 from crtgen.network.ops.scheme import INT16
 from crtgen.network.ops.sigmoid16 import sigmoid_table
 
-__all__ = ["FLOAT_GATES", "GateProduct", "LstmView", "activated", "logistic_table", "lstm_view", "products"]
+__all__ = [
+    "FLOAT_GATES",
+    "GateProduct",
+    "LstmView",
+    "activated",
+    "gru_gates",
+    "gru_view",
+    "logistic_table",
+    "lstm_view",
+    "products",
+    "with_first_states",
+]
 
+
+_Lines = tuple[tuple[str, ...], tuple[str, ...], str]
+# Gates, lines of the cell, and the hidden state, in C.
 
 FLOAT_GATES = ("crt_logisticf", "crt_logisticf", "crt_tanhf", "crt_logisticf")
 """The functions of the gates i, f, c and o in float32, in C."""
@@ -25,11 +41,11 @@ FLOAT_GATES = ("crt_logisticf", "crt_logisticf", "crt_tanhf", "crt_logisticf")
 
 @dataclass(frozen=True, slots=True)
 class LstmView:
-    """An LSTM: sizes, types, and C expressions for conversions.
+    """An LSTM or GRU: sizes, types, and C expressions for conversions.
 
     ``x_steps`` and ``y_steps`` are the elements from one batch to the next, and from one time step to the
-    next. The gates, called i, f, c and o, are ``gates`` of the sums a0.. and r0..; ``cell`` and ``hidden``
-    are the new states of a unit, ``state`` its old cell state.
+    next. The gates, each called by a letter of ``names``, are ``gates`` of the sums a0.. and r0..;
+    ``cell`` and ``hidden`` are the new states of a unit, ``state`` its old cell state.
     """
 
     x_type: str
@@ -44,6 +60,7 @@ class LstmView:
     x_steps: tuple[int, int]
     y_steps: tuple[int, int]
     recurrent: bool
+    names: str
     gates: tuple[str, ...]
     cell: tuple[str, ...]
     hidden: str
@@ -60,16 +77,21 @@ class GateProduct:
     rescale: Rescale
 
 
-def products(op: Lstm, sig: Signature, gate: int) -> tuple[GateProduct, GateProduct]:
-    """Return the products of input and hidden state for a gate of a quantised LSTM, with 12 fractional
-    bits.
-    """
-    x, hidden, _, w, r, bias = sig.inputs
+def products(op: Lstm | Gru, sig: Signature, gate: int) -> tuple[GateProduct, GateProduct]:
+    """Return the products of input and hidden state for an integer gate, with 12 fractional bits."""
+    x, hidden, _, w, r, *biases = sig.inputs
     p, units = op.parameters(sig), hidden.shape[1]
+    first = [b.array()[gate].astype(np.int64) for b in biases]
     made = []
     for value, weights, offset, (multiplier, shift), start in (
-        (x, w, p.input_offset, p.of_input[gate], bias.array()[gate].astype(np.int64)),
-        (hidden, r, p.hidden_offset, p.of_hidden[gate], np.zeros(units, np.int64)),
+        (x, w, p.input_offset, p.of_input[gate], first[0]),
+        (
+            hidden,
+            r,
+            p.hidden_offset,
+            p.of_hidden[gate],
+            first[-1] if len(first) > 1 else np.zeros(units, np.int64),
+        ),
     ):
         scheme, rows = scheme_of(value), weights.array()[gate].astype(np.int8, casting="safe")
         ends = (end + offset for end in scheme.limits)
@@ -80,9 +102,18 @@ def products(op: Lstm, sig: Signature, gate: int) -> tuple[GateProduct, GateProd
     return made[0], made[1]
 
 
-@design(Lstm, types=(DType.INT8, DType.INT16, DType.FLOAT32), weights=(3, 4, 5))
+@design(Lstm, types=(DType.INT8, DType.INT16, DType.FLOAT32), weights=(3, 4, 5), either=(1, 2))
 def lstm(op: Lstm, sig: Signature, target: Target) -> Kernel:
-    x, hidden, _, w, r, bias = sig.inputs
+    return _by_units("lstm", op, sig, lstm_view(op, sig))
+
+
+@design(Gru, types=(DType.INT8, DType.INT16), weights=(3, 4, 5, 6), either=(1, 2))
+def gru(op: Gru, sig: Signature, target: Target) -> Kernel:
+    return _by_units("integer gru", op, sig, gru_view(op, sig))
+
+
+def _by_units(name: str, op: Lstm | Gru, sig: Signature, view: LstmView) -> Kernel:
+    x, hidden, _, w, r, *biases = sig.inputs
     scheme = scheme_of(x)
 
     def pack(weights: Array) -> Array:
@@ -97,12 +128,13 @@ def lstm(op: Lstm, sig: Signature, target: Target) -> Kernel:
         ),
     ]
     if scheme.is_real:
-        consts += [Const.of("bias", np.ascontiguousarray(bias.array().T), 4, "[unit][gate]")]
+        consts += [Const.of("bias", np.ascontiguousarray(biases[0].array().T), 4, "[unit][gate]")]
     else:
         p, folds = op.parameters(sig), []
         for weights, offset in ((w, p.input_offset), (r, p.hidden_offset)):
             folds.append(weights.array().astype(np.int64).sum(axis=2) * offset)
-        folds[0] += bias.array()
+        for fold, bias in zip(folds, biases, strict=False):
+            fold += bias.array()
         if max(int(np.abs(f).max()) for f in folds) >= 2**31 and scheme is not INT16:
             raise ValueError("the bias does not fit into 32 bits with the zero point folded in")
         types = scheme.accumulators.numpy
@@ -111,12 +143,23 @@ def lstm(op: Lstm, sig: Signature, target: Target) -> Kernel:
             for n, f in zip(("bias", "hidden_bias"), folds, strict=True)
         ]
         consts += [logistic_table()]
-    view, steps = lstm_view(op, sig), x.shape[0] * x.shape[1]
-    kind, units = x.dtype.value, hidden.shape[1]
-    work = Work().block(f"{kind} product", steps * (w.elements + r.elements))
-    work.block(f"{kind} unit", steps * units)
+    steps, kind, units = x.shape[0] * x.shape[1], x.dtype.value, hidden.shape[1]
+    own = "" if isinstance(op, Lstm) else " gru"
+    work = Work().block(f"{kind}{own} product", steps * (w.elements + r.elements))
+    work.block(f"{kind}{own} unit", steps * units)
     places = (InPlace(input=1, output=1), InPlace(input=2, output=2))
-    return Kernel("lstm", "lstm.c.j2", view, tuple(consts), inplace=places, work=work)
+    return with_first_states(Kernel(name, "lstm.c.j2", view, tuple(consts), inplace=places, work=work), sig)
+
+
+def with_first_states(kernel: Kernel, sig: Signature) -> Kernel:
+    """Give a kernel constant first states, if they are, under the names that inputs have."""
+    constant = [value.is_constant for value in sig.inputs[1:3]]
+    if not any(constant):
+        return kernel
+    if not all(constant):
+        raise ValueError("one of the first states is constant and the other is not")
+    held = [Const.of(f"x{n}", sig.inputs[n].array(), 4, "before the first step") for n in (1, 2)]
+    return replace(kernel, consts=(*kernel.consts, *held), inplace=())
 
 
 def logistic_table() -> Const:
@@ -124,10 +167,33 @@ def logistic_table() -> Const:
 
 
 def lstm_view(op: Lstm, sig: Signature) -> LstmView:
-    x, hidden, cell, w, _, _ = sig.inputs
+    lines = _float(op) if scheme_of(sig.x).is_real else _integer(op, sig)
+    return _view(op, sig, "ifco", lines)
+
+
+def gru_view(op: Gru, sig: Signature) -> LstmView:
+    p, wide = op.parameters(sig), scheme_of(sig.x) is INT16
+    fresh, old = (
+        [_short(_scaled(f"{name}{gate}", *factor, wide)) for gate, factor in enumerate(factors)]
+        for name, factors in (("a", p.of_input), ("r", p.of_hidden))
+    )
+    scaled = f"crt_scale(next, {p.output[0]}, {p.output[1]}) {plus(p.output_offset)}"
+    cell = ("const int32_t next = (z * state + (32768 - z) * n + 16384) >> 15;",)
+    return _view(op, sig, "zrn", (gru_gates(fresh, old), cell, _stored(sig, scaled)))
+
+
+def gru_gates(fresh: Sequence[str], old: Sequence[str]) -> tuple[str, ...]:
+    """Return the gates z, r and n in C, from the products of the input and of the hidden state."""
+    gates = [f"crt_logistic16({_short(f'{fresh[g]} + {old[g]}')}, 3, 0, table)" for g in range(2)]
+    kept = f"((r * {old[2]} + 16384) >> 15)"
+    return *gates, f"crt_tanh16({_short(f'{fresh[2]} + {kept}')}, 3, 0, table)"
+
+
+def _view(op: Lstm | Gru, sig: Signature, names: str, lines: _Lines) -> LstmView:
+    x, hidden, cell, w = sig.inputs[:4]
     batch, units = hidden.shape
     scheme, depth = scheme_of(x), x.shape[2]
-    gates, new_cell, new_hidden = _float(op) if scheme.is_real else _integer(op, sig)
+    gates, new_cell, new_hidden = lines
     times = x.shape[0] if op.time_major else x.shape[1]
     orders = [(n, batch * n) if op.time_major else (times * n, n) for n in (depth, units)]
     return LstmView(
@@ -143,13 +209,14 @@ def lstm_view(op: Lstm, sig: Signature) -> LstmView:
         x_steps=orders[0],
         y_steps=orders[1],
         recurrent=not scheme.is_real,
+        names=names,
         gates=gates,
         cell=new_cell,
         hidden=new_hidden,
     )
 
 
-def _float(op: Lstm) -> tuple[tuple[str, ...], tuple[str, ...], str]:
+def _float(op: Lstm) -> _Lines:
     gates = tuple(f"{function}(a{g} + r{g})" for g, function in enumerate(FLOAT_GATES))
     cell = ["float next = f * state + i * c;"]
     if op.cell_clip > 0:
@@ -158,7 +225,7 @@ def _float(op: Lstm) -> tuple[tuple[str, ...], tuple[str, ...], str]:
     return gates, tuple(cell), "o * crt_tanhf(next)"
 
 
-def _integer(op: Lstm, sig: Signature) -> tuple[tuple[str, ...], tuple[str, ...], str]:
+def _integer(op: Lstm, sig: Signature) -> _Lines:
     p, wide = op.parameters(sig), scheme_of(sig.x) is INT16
     gates = []
     for gate, (given, before) in enumerate(zip(p.of_input, p.of_hidden, strict=True)):
@@ -171,9 +238,13 @@ def _integer(op: Lstm, sig: Signature) -> tuple[tuple[str, ...], tuple[str, ...]
         cell.append(f"next = crt_max(crt_min(next, {p.clip}), -{p.clip});")
     tanh = f"crt_tanh16(next, {p.tanh.multiplier}, {p.tanh.shift}, table)"
     scaled = f"crt_scale(o * {tanh}, {p.output[0]}, {p.output[1]}) {plus(p.output_offset)}"
+    return tuple(gates), tuple(cell), _stored(sig, scaled)
+
+
+def _stored(sig: Signature, scaled: str) -> str:
     scheme = scheme_of(sig.x)
-    function = "crt_int16" if wide else "crt_int8"
-    return tuple(gates), tuple(cell), f"{function}({scaled}, {scheme.low}, {scheme.high})"
+    function = "crt_int16" if scheme is INT16 else "crt_int8"
+    return f"{function}({scaled}, {scheme.low}, {scheme.high})"
 
 
 def activated(gate: int, fresh: str, old: str) -> str:

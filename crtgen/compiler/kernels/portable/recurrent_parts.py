@@ -1,4 +1,4 @@
-"""Integer LSTM and SVDF whose matrix products are parts: fully connected layers of one row."""
+"""Integer LSTM, GRU and SVDF whose matrix products are parts: fully connected layers of one row."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -6,13 +6,22 @@ from dataclasses import dataclass, replace
 from crtgen.compiler.kernels.engine.cost import Work
 from crtgen.compiler.kernels.engine.kernel import Const, InPlace, Kernel, Part
 from crtgen.compiler.kernels.engine.parts import aligned, arguments, assemble
-from crtgen.compiler.kernels.portable.lstm import LstmView, activated, logistic_table, lstm_view
+from crtgen.compiler.kernels.portable.lstm import (
+    LstmView,
+    activated,
+    gru_gates,
+    gru_view,
+    logistic_table,
+    lstm_view,
+    with_first_states,
+)
 from crtgen.compiler.kernels.portable.svdf import SvdfView, svdf_view
 from crtgen.network.ir import Signature, Value
-from crtgen.network.ops.lstm import GATES, Lstm
+from crtgen.network.ops.gru import Gru
+from crtgen.network.ops.lstm import Lstm
 from crtgen.network.ops.svdf import Svdf
 
-__all__ = ["lstm_of_parts", "svdf_of_part"]
+__all__ = ["recurrent_of_parts", "svdf_of_part"]
 
 _SUM = 4  # bytes
 
@@ -29,8 +38,8 @@ class _Call:
 
 @dataclass(frozen=True, slots=True)
 class _LstmView:
-    """An LSTM with parts: ``of`` is the view of the operator; offsets in scratch locate sums and the parts'
-    own memory, 0 for none.
+    """An LSTM or GRU with parts: ``of`` is the view of the operator; offsets in scratch locate sums and the
+    parts' own memory, 0 for none.
 
     ``twice``: hidden states have a separate loop after that of the cell states.
     """
@@ -42,9 +51,9 @@ class _LstmView:
     calls: tuple[_Call, ...]
 
 
-def lstm_of_parts(
+def recurrent_of_parts(
     design: str,
-    op: Lstm,
+    op: Lstm | Gru,
     sig: Signature,
     parts: Sequence[Part],
     scaled: Sequence[tuple[str, ...]] = (),
@@ -57,11 +66,15 @@ def lstm_of_parts(
     and its lines of C make ``products`` from ``sums`` for the ``unit``. ``twice`` is for cores with few
     registers: hidden states have a separate loop.
     """
-    view, units = lstm_view(op, sig), sig.inputs[1].shape[1]
-    numbers = range(len(GATES))
-    gates = tuple(activated(g, *(f"products[{(h + g) * units} + unit]" for h in (0, 4))) for g in numbers)
-    products = 2 * 2 * len(GATES) * units
-    end = products + (_SUM * len(GATES) * units if scaled else 0)
+    view = lstm_view(op, sig) if isinstance(op, Lstm) else gru_view(op, sig)
+    units, count = sig.inputs[1].shape[1], len(view.gates)
+    fresh, old = ([f"products[{(h + g) * units} + unit]" for g in range(count)] for h in (0, count))
+    if isinstance(op, Lstm):
+        gates = tuple(activated(g, *both) for g, both in enumerate(zip(fresh, old, strict=True)))
+    else:
+        gates = gru_gates(fresh, old)
+    products = 2 * 2 * count * units
+    end = products + (_SUM * count * units if scaled else 0)
     steps = view.batch * view.times
     parts = [replace(part, calls=steps) for part in parts]
     calls = []
@@ -71,12 +84,13 @@ def lstm_of_parts(
         calls.append(_Call((x, y, *more), scaled[number] if scaled else ()))
     begin = aligned(end) if any(part.kernel.scratch for part in parts) else 0
     whole = _LstmView(replace(view, gates=gates), twice, products if scaled else 0, begin, tuple(calls))
-    work = Work().block("batch", view.batch).block("step", steps).block(f"{view.x_type} unit", steps * units)
+    work = Work().block("batch", view.batch).block("step", steps)
+    work.block(f"{view.x_type}{'' if isinstance(op, Lstm) else ' gru'} unit", steps * units)
     if scaled:
         work.block("product", steps * units * sum(len(lines) for lines in scaled))
     places = (InPlace(input=1, output=1), InPlace(input=2, output=2))
     kernel = assemble(design, "lstm_parts.c.j2", whole, parts, begin=begin or end, inplace=places, work=work)
-    return replace(kernel, consts=(*kernel.consts, logistic_table()))
+    return with_first_states(replace(kernel, consts=(*kernel.consts, logistic_table())), sig)
 
 
 @dataclass(frozen=True, slots=True)

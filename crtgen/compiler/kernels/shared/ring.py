@@ -83,7 +83,6 @@ class RingRow:
 class FloatRow(RingRow):
     @property
     def pixel(self) -> int:
-        """Size of a pixel in bytes."""
         return 4 * self.channels
 
     @property

@@ -36,6 +36,7 @@ from crtgen.network.frontends.onnx_edges import (
     quant_of,
     real_numbers,
 )
+from crtgen.network.frontends.onnx_recurrent import RECURRENT
 from crtgen.network.frontends.onnx_short import CONV, DENSE
 from crtgen.network.ir import Array, DType, Quant, Value
 from crtgen.network.ops import (
@@ -52,8 +53,10 @@ from crtgen.network.ops import (
 from crtgen.network.ops.bits import BitXor
 from crtgen.network.ops.compare import Select
 from crtgen.network.ops.fixedpoint import single
+from crtgen.network.ops.gru import Gru
 from crtgen.network.ops.lookup import Lookup
 from crtgen.network.ops.lookup_softmax import LookupSoftmax
+from crtgen.network.ops.lstm import Lstm
 from crtgen.network.ops.matmul import BatchMatMul
 from crtgen.network.ops.rescaling import product_factors
 
@@ -218,6 +221,26 @@ def _short_dense(layer: OnnxLayer) -> Converted:
     return Converted(op, (x, weights, bias), ("weights", "bias"), quant=storage.output)
 
 
+def _recurrent(layer: OnnxLayer) -> Converted:
+    # An LSTM or GRU of integers, with time first; its first states are constants or computed.
+    own, states = layer.attribute("x_quant"), layer.attribute("state_quant")
+    x: Operand = layer.x
+    if layer.x.dtype is DType.INT8:
+        x = _operand(layer, 0)
+    elif layer.x.quant != own:
+        x = Converted(Reshape(layer.x.shape), (layer.x,), quant=own)
+    roles = ("hidden", "state", "weights", "hidden_weights")
+    scales = (layer.attribute(f"{name}_scales") for name in ("weight", "hidden"))
+    quants = (layer.attribute("y_quant"), states, *(Quant(s, (0,) * len(s), 0) for s in scales))
+    given = [
+        tensor if tensor.data is None else Value.constant(role, np.ascontiguousarray(tensor.data), quant)
+        for role, quant, tensor in zip(roles, quants, map(layer.tensor, range(3, 7)), strict=True)
+    ]
+    biases = [layer.constant(place, "biases") for place in (7, 8)[: 1 + layer.whole("gru")]]
+    op = Gru(True) if layer.whole("gru") else Lstm(True)
+    return Converted(op, (x, *given, *biases), (*roles, "bias", "hidden_bias"))
+
+
 def _pair(kind: type[Add] | type[Mul]) -> Convert:
     def convert(layer: OnnxLayer) -> Converted:
         return Converted(kind(_activation(layer)), (_operand(layer, 0), _operand(layer, 3)), ("operand",))
@@ -300,7 +323,7 @@ def _quantize(layer: OnnxLayer) -> Converted:
     output = layer.outputs[0]
     if output is None or output.quant is None or layer.x.dtype is not DType.FLOAT32:
         return quantized(layer)
-    return Converted(Quantize(DType.INT8), (layer.x,))
+    return Converted(Quantize(output.dtype or DType.INT8), (layer.x,))
 
 
 def _dequantize(layer: OnnxLayer) -> Converted:
@@ -328,6 +351,7 @@ CONVERTERS: Mapping[str, OnnxConverter] = {
     DENSE: OnnxConverter(_short_dense, ("gemm", "dense"), _SHORT),
     DEQUANTIZE: OnnxConverter(_dequantize, ("dequantize",), ANY),
     LOOKUP: OnnxConverter(_table, ("lookup",), _BYTES),
+    RECURRENT: OnnxConverter(_recurrent, ("lstm", "gru"), _BYTES | _SHORT, whole=3),
     "QLinearConv": OnnxConverter(_qlinear_conv, ("conv",), _BYTES),
     "QLinearMatMul": OnnxConverter(_qlinear_matmul, ("matmul",), _BYTES),
     QUANTIZE: OnnxConverter(_quantize, ("quantize",), NUMBERS),

@@ -130,7 +130,6 @@ def sides(
 
 
 def to_last(x: Operand, image: tuple[int, int, int, int], rank: int) -> Operand:
-    """Transpose ``[N,C,H,W]`` or ``[N,C,W]`` to ``[N,H,W,C]``."""
     return transposed(x if rank == 4 else reshaped(x, image), _LAST)
 
 

@@ -249,11 +249,9 @@ class LstmLayer(Layer):
     # ---- what is made of products
 
     def remembered(self, product: Any) -> Any:
-        """Scale forget gate times cell state."""
         return short(requantize(product, *self.to_keep))
 
     def entering(self, product: Any) -> Any:
-        """Scale input gate times cell gate."""
         return short(requantize(product, *self.to_cell))
 
     def first_cell(self, product: Any) -> Any:

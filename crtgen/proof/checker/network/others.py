@@ -68,8 +68,6 @@ class MaxPool(Layer):
 
 
 class ExtremeAlongAxes(MaxPool):
-    """REDUCE_MAX and REDUCE_MIN."""
-
     def prepare(self) -> list[Value]:
         f, x, y = self.file, self.operator.inputs[0], self.operator.output
         self.takes_least = self.operator.code == tflite.BuiltinOperator.REDUCE_MIN

@@ -359,7 +359,6 @@ class StartingCore(Machine):
         return v
 
     def limit_stack(self, word: Word) -> None:
-        """Step of MSR MSPLIM."""
         self.memory.store(registers.MSPLIM, word)
 
     def protection(self) -> Protection:

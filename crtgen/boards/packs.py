@@ -7,8 +7,9 @@ inherit the properties of their family. A pack does not describe clocks after re
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -34,6 +35,8 @@ _NO_FPU, _DOUBLE = ("", "0", "NO_FPU"), "DP_FPU"
 # Letters that a printed name has at least, and by how many it may differ from a pack's.
 _SHORTEST, _SUFFIX = 8, 5
 _NO_MVE = ("", "0", "NO_MVE")
+# The graphics MMU's window, which ST's packs list as 16 MB of memory.
+_NO_MEMORY = "GFXMM"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +153,7 @@ def _board(chip: _Chip, core: str, file: Path) -> Board:
         hint = f"name one: {', '.join(f'{chip.name}:{name}' for name in names)}"
         raise UsageError("the chip has several cores" if names else "it has no core", where=where, hint=hint)
     processor = chip.processors[core or names[0]]
-    memories = tuple(_memories(chip, core, where))
+    memories = tuple(_joined(_memories(chip, core, where)))
     flash, ram = (_largest(memories, kind) for kind in ("flash", "ram"))
     flash = flash or ram  # a chip without flash is started from RAM, where something loads the image
     if flash is None or ram is None:
@@ -174,14 +177,14 @@ def _board(chip: _Chip, core: str, file: Path) -> Board:
     )
 
 
-def _largest(memories: tuple[Memory, ...], kind: str) -> Memory | None:
+def _largest(memories: Iterable[Memory], kind: str) -> Memory | None:
     return max((m for m in memories if m.kind == kind), key=lambda m: m.size, default=None)
 
 
 def _memories(chip: _Chip, core: str, where: str) -> Iterator[Memory]:
     taken: set[str] = set()
-    for name, each in chip.memories.items():
-        if each.get("Pname", core) != core and core:
+    for name, each in _without_aliases(chip.memories).items():
+        if (core and each.get("Pname", core) != core) or _NO_MEMORY in name.upper():
             continue
         access = each.get("access", "rwx" if "RAM" in name.upper() else "rx")
         kind = "ram" if "w" in access else "flash"
@@ -191,6 +194,34 @@ def _memories(chip: _Chip, core: str, where: str) -> Iterator[Memory]:
             plain = f"{plain or kind}_{origin:08x}" if plain in ("", *taken) else plain
             taken.add(plain)
             yield Memory(plain, kind, origin, size)
+
+
+def _without_aliases(memories: Mapping[str, Mapping[str, str]]) -> dict[str, Mapping[str, str]]:
+    # A chip with TrustZone has each memory at two addresses; without the second, names need no _NS or _S.
+    def is_alias(each: Mapping[str, str]) -> bool:
+        other = memories.get(each["alias"]) if "alias" in each else None
+        return other is not None and "alias" not in other
+
+    kept = {name: each for name, each in memories.items() if not is_alias(each)}
+    if len(kept) == len(memories):
+        return kept
+    plain = {name: re.sub(r"_N?S$", "", name) for name in kept}
+    counts = Counter(plain.values())
+    return {plain[name] if counts[plain[name]] == 1 else name: each for name, each in kept.items()}
+
+
+def _joined(memories: Iterable[Memory]) -> Iterator[Memory]:
+    # Banks of one kind that follow each other are one memory, which has the name of the first.
+    last: Memory | None = None
+    for each in sorted(memories, key=lambda each: each.origin):
+        if last is not None and last.kind == each.kind and last.origin + last.size == each.origin:
+            last = replace(last, size=last.size + each.size)
+            continue
+        if last is not None:
+            yield last
+        last = each
+    if last is not None:
+        yield last
 
 
 def _number(text: str, where: str) -> int:

@@ -55,6 +55,19 @@ PDSC = """<?xml version="1.0" encoding="UTF-8"?>
     </device>
     <device Dname="ACMEN657X0"><memory name="AXI" access="rwx" start="0x24000000" size="0x100000"/></device>
    </subFamily>
+   <device Dname="ACMETZ">
+    <processor Dcore="Cortex-M33" Dfpu="SP_FPU" Ddsp="DSP"/>
+    <memory name="SRAM2_NS" access="rwx" start="0x20040000" size="0x10000" default="0"/>
+    <memory name="SRAM1_NS" access="rwx" start="0x20000000" size="0x40000" default="1"/>
+    <memory name="SRAM1_S" access="rwx" start="0x30000000" size="0x40000" alias="SRAM1_NS"/>
+    <memory name="SRAM2_S" access="rwx" start="0x30040000" size="0x10000" alias="SRAM2_NS"/>
+    <memory name="SRAM4_NS" access="rwx" start="0x28000000" size="0x4000" alias="SRAM4_S"/>
+    <memory name="SRAM4_S" access="rwx" start="0x38000000" size="0x4000"/>
+    <memory name="SRAM_GFXMM" access="rwx" start="0x24000000" size="0x1000000"/>
+    <memory name="Bank1" access="rx" start="0x08000000" size="0x100000"/>
+    <memory name="Bank2" access="rx" start="0x08100000" size="0x100000"/>
+    <memory name="Loader" access="rx" start="0x0bf90000" size="0x8000"/>
+   </device>
    <device Dname="ACMER5">
     <processor Dcore="Cortex-R5"/>
     <memory name="F" access="rx" start="0" size="0x1000"/>
@@ -78,6 +91,18 @@ def pack(tmp_path: Path) -> Path:
 
 def sizes(board: Board) -> dict[str, tuple[str, int]]:
     return {memory.name: (memory.kind, memory.size) for memory in board.memories}
+
+
+def test_banks_are_joined_and_second_addresses_left_out(pack: Path) -> None:
+    board = chip_board("ACMETZ", pack)
+    assert sizes(board) == {
+        "bank1": ("flash", 2 << 20),
+        "loader": ("flash", 32 << 10),
+        "sram1": ("ram", 320 << 10),
+        "sram4": ("ram", 16 << 10),
+    }
+    assert (board.code, board.data) == ("bank1", "sram1")
+    assert {m.name: m.origin for m in board.memories}["sram4"] == 0x3800_0000
 
 
 @pytest.mark.parametrize("printed", ["ACMEH563ZI", "ACMEH563ZIT6", "acmeh563zitx", "ACMEH563ZIJ3TR"])

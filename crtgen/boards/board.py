@@ -237,7 +237,7 @@ class ZephyrName:
 
 @dataclass(frozen=True, slots=True)
 class Flash:
-    """How to flash the board: its runners, the preferred one first.
+    """Ways to flash the board: its runners, the preferred one first.
 
     ``targets`` holds, by runner, the arguments that ``RUNNERS`` requires. ``uf2_family`` is the chip's family
     ID in UF2 files, 0 if it has none.

@@ -19,7 +19,6 @@ from crtgen.cli.groups import Compiling, Files, flattened
 from crtgen.cli.output import Debug, Json, guarded
 from crtgen.cli.show import arena_line, interface_lines, layer_table, print_npu, print_real
 from crtgen.firmware.library import Module
-from crtgen.lab.html import render_plan, require_charts
 from crtgen.network.frontends import WRAPPINGS, Wrapped, unwrap
 from crtgen.network.pipeline import JoinedPipeline
 
@@ -46,6 +45,8 @@ def command(
     """Show inputs, outputs, layers with their kernels, arena."""
     with guarded(as_json, debug) as out:
         if page is not None:
+            from crtgen.lab.html import require_charts  # only here: it loads the checker of proofs, too
+
             require_charts()
             writing.check_writable(page)
         with out.stage() as say:
@@ -53,6 +54,8 @@ def command(
             compiled = compiling.compile([loaded], say, place=place or ()).placed()
         reports, trees = compiled.reports, compiled.trees
         if page is not None:
+            from crtgen.lab.html import render_plan
+
             writing.write(page, render_plan(reports).encode())
         if any(report.graph is None for report in reports) and (graph or arena):
             raise UsageError(

@@ -54,7 +54,8 @@ def test_models_on_simulated_boards(model: str, board: str) -> None:
 
 @pytest.mark.qemu
 @pytest.mark.models
-@pytest.mark.parametrize(("model", "board"), [("kws_int8", "mps2_an386"), nightly("kws_int8", "mps3_an547")])
+@pytest.mark.nightly
+@pytest.mark.parametrize(("model", "board"), [("kws_int8", "mps2_an386"), ("kws_int8", "mps3_an547")])
 def test_models_built_with_zig(model: str, board: str) -> None:
     require_tool("qemu-system-arm")
     verified(model, board, toolchain="zig")

@@ -25,7 +25,7 @@ Device = RunningDevice | SerialDevice
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """How to reach a device, beyond what the board's file says.
+    """Ways to reach a device, beyond what the board's file says.
 
     ``fvp`` is the program of its FVP. ``port`` is a serial port (a path, or a URL of pyserial) of a device
     that runs the image already, ``baud`` its rate if not the board's. A connected board is flashed with

@@ -32,7 +32,7 @@ class Toolchain:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How to find a toolchain: programs in order of preference, and the package that installs them.
+    """Ways to find a toolchain: programs in order of preference, and the package that installs them.
 
     ``variables`` are environment variables that name the program, or its prefix if they end in ``_PREFIX``.
     ``package`` is an alternative on PyPI. ``libc`` is a C library that a specs file selects.

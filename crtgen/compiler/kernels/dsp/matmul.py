@@ -34,7 +34,7 @@ _DEEPEST = 1 << 15  # terms whose sum 32 bits hold
 
 @dataclass(frozen=True, slots=True)
 class DspProductView:
-    """For each of ``loops``, the product of two matrices of the C type ``type``, which begin at the C
+    """Products of two matrices of the C type ``type``, one for each of ``loops``; they begin at the C
     expressions ``starts``.
 
     ``steps`` are the elements from row to row of the first matrix, and from column to column of the second.

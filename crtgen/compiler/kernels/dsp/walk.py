@@ -1,4 +1,4 @@
-"""How a convolution moves over an image: from window to window, through padded rows in scratch."""
+"""Movement of a convolution over an image: from window to window, through padded rows in scratch."""
 
 from dataclasses import dataclass, replace
 

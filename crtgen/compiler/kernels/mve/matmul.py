@@ -31,7 +31,7 @@ _DEEPEST = 1 << 15  # terms whose sum 32 bits hold
 
 @dataclass(frozen=True, slots=True)
 class MveProductView:
-    """For each of ``loops``, the product of two matrices, which begin at the C expressions ``starts``.
+    """Products of two matrices, one for each of ``loops``; they begin at the C expressions ``starts``.
 
     ``steps`` are the elements from row to row of the first matrix, and from column to column of the second;
     both have the C type ``type``. ``group`` is the number of halfwords in ``at_once`` columns; ``first`` is

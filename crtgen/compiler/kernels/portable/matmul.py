@@ -22,7 +22,7 @@ __all__ = ["MatMulView", "PairsView", "batches", "fits"]
 
 @dataclass(frozen=True, slots=True)
 class MatMulView:
-    """For each of ``loops``, the product of two matrices, which begin at the C expressions ``starts``.
+    """Products of two matrices, one for each of ``loops``; they begin at the C expressions ``starts``.
 
     ``steps`` are the elements from row to row, and from one term of a sum to the next, of both operands. The
     operands have the C types ``types``, their values the type ``number``, and the sum the type ``type``;

@@ -101,7 +101,7 @@ class FieldsView:
 
     @property
     def phases(self) -> tuple[tuple[int, int, Routine], ...]:
-        """For each phase: words of the plane and bytes of the image up to its first input, and its packing
+        """Triples, one per phase: words of the plane and bytes of the image up to its first input, and its packing
         routine.
         """
         g, found = self.window, []

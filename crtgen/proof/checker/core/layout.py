@@ -1,4 +1,4 @@
-"""Where a model is in an image: its arena and variables, found by symbol names, and the stack."""
+"""Positions of a model in an image: its arena and variables, found by symbol names, and the stack."""
 
 import re
 from itertools import pairwise

@@ -25,8 +25,8 @@ _RUN = 24  # elements that are filled while a run of them begins
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """Copies, one for each of ``loops``, of ``run`` elements from ``source[from_index]`` to ``y0[to_index]``; both
-    indices are C.
+    """Copies, one for each of ``loops``, of ``run`` elements from ``source[from_index]`` to
+    ``y0[to_index]``; both indices are C.
 
     Single elements are copied four at a time, if the innermost loop has a multiple of four. ``words``: runs
     are whole, aligned words.

@@ -101,8 +101,8 @@ class FieldsView:
 
     @property
     def phases(self) -> tuple[tuple[int, int, Routine], ...]:
-        """Triples, one per phase: words of the plane and bytes of the image up to its first input, and its packing
-        routine.
+        """Triples, one per phase: words of the plane and bytes of the image up to its first input, and its
+        packing routine.
         """
         g, found = self.window, []
         for phase in range(g.stride_x):

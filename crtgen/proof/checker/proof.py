@@ -360,6 +360,7 @@ class _ProofRun:
     ) -> None:
         self.image, self.network, self.name, self.before = image, network, name, before
         self.machine = Machine(image, _MOST_INSTRUCTIONS, timing)
+        self.machine.products = network.products
         self.npu = NpuCalls(network, image.arenas(name).get("npu", (0, 0)))
         if DRIVER in image.symbols:
             self.machine.instead[image.symbols[DRIVER]] = self.npu.call
@@ -413,7 +414,7 @@ class _ProofRun:
     def _run(self) -> None:
         memory, file = self.machine.memory, self.network.file
         memory.recognise = self._recognised
-        memory.sizes = frozenset(bits for layer in self.network.layers for bits in layer.sizes)
+        memory.sizes = frozenset(bits for layer in self.network.layers for bits in layer.stored_sizes)
         if self.bounds is not None and self.bounds.network.sums:
             memory.recognise, memory.sizes = self.bounds.output, frozenset((8, 16, 32))
         elif self.network.uncompared:

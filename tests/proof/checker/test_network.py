@@ -1,6 +1,6 @@
 """What the checker takes operators to compute, against recorded outputs of TensorFlow Lite Micro."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +9,15 @@ import pytest
 
 from crtgen.proof.checker.algebra.value import Symbol
 from crtgen.proof.checker.network.arithmetic import high_mul
+from crtgen.proof.checker.network.choices import ChoiceLayer, ExtremePlace
 from crtgen.proof.checker.network.elementwise import ElementLayer
 from crtgen.proof.checker.network.layer import Layer, Value
 from crtgen.proof.checker.network.lstm import LstmLayer
+from crtgen.proof.checker.network.matrices import MatrixProducts
 from crtgen.proof.checker.network.network import Network
 from crtgen.proof.checker.network.others import MaxPool, SoftmaxLayer
 from crtgen.proof.checker.network.sums import SumLayer
+from crtgen.proof.checker.network.svdf import SvdfLayer
 from crtgen.proof.checker.refusal import Refusal
 from tests.network.ops.oracle import run_all
 from tests.proof.checker.networks import elements
@@ -46,6 +49,7 @@ def _numbers(layer: Layer, values: dict[Symbol, int]) -> Iterator[tuple[int, int
     def number(v: Value) -> Any:
         return np.array([values[v] if isinstance(v, Symbol) else v], np.int64)
 
+    _set_inner(layer, values)
     if isinstance(layer, SumLayer):
         for i, channel, base, terms in layer.sums():
             total = np.array([base + sum(k * values[s] for s, k in terms.items())], np.int64)
@@ -53,16 +57,39 @@ def _numbers(layer: Layer, values: dict[Symbol, int]) -> Iterator[tuple[int, int
     if isinstance(layer, ElementLayer):
         for i, operands in enumerate(layer.operands):
             yield i, int(layer.value(*map(number, operands))[0])
+    elif isinstance(layer, ChoiceLayer | ExtremePlace):
+        yield from enumerate(_choices(layer, number))
     elif isinstance(layer, MaxPool):
-        low, high = layer.limits
-        for i, cells in enumerate(layer.sets):
-            if cells:
-                pick = min if layer.takes_least else max
-                yield i, min(high, max(low, pick(values[s] for s in cells)))
+        yield from _extremes(layer, values)
     elif isinstance(layer, SoftmaxLayer | LstmLayer):
         given = [layer.inputs] if isinstance(layer, SoftmaxLayer) else layer.operands()
         arrays = [np.concatenate([number(v) for v in of]) for of in given]
         yield from ((i, int(v)) for i, v in enumerate(layer.reference(*arrays)))
+
+
+def _extremes(layer: MaxPool, values: dict[Symbol, int]) -> Iterator[tuple[int, int]]:
+    (low, high), pick = layer.limits, min if layer.takes_least else max
+    for i, cells in enumerate(layer.sets):
+        if cells:
+            yield i, min(high, max(low, pick(values[s] for s in cells)))
+
+
+def _choices(layer: ChoiceLayer | ExtremePlace, number: Callable[[Value], Any]) -> Iterator[int]:
+    if isinstance(layer, ChoiceLayer):
+        yield from (int(layer.value(*map(number, operands))[0]) for operands in layer.operands)
+    else:
+        yield from (int(layer.reference(np.concatenate([number(v) for v in row]))) for row in layer.rows)
+
+
+def _set_inner(layer: Layer, values: dict[Symbol, int]) -> None:
+    """Values within a layer that its outputs are made of."""
+    if isinstance(layer, SvdfLayer):
+        outputs = layer.network.prepared(layer.newest)
+        for i, newest in _numbers(layer.newest, values):
+            _set(values, outputs[i], newest)
+    if isinstance(layer, MatrixProducts):
+        layer.network.prepared(layer)
+        values |= {p: values[x] * values[y] for p, (x, y) in layer.products.factors.items()}
 
 
 def _set(values: dict[Symbol, int], value: int | Symbol, number: int) -> None:

@@ -51,8 +51,6 @@ def bytes_by_floats(op: ResizeBytes, sig: Signature, target: Target) -> Kernel:
 
 @dataclass(frozen=True, slots=True)
 class InOrderView:
-    """Images of ``elements`` each."""
-
     batch: int
     elements: int
     channels: int

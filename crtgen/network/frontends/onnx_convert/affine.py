@@ -66,7 +66,6 @@ def _scaled(layer: OnnxLayer, op: Mul | Div, x: Operand) -> Converted:
 
 
 def dequantized(layer: OnnxLayer) -> Converted:
-    """``(x - zero) * scale``."""
     dtype = layer.x.dtype
     if layer.x.type_name in KINDS and KINDS[layer.x.type_name].format:
         return _scaled(layer, Mul(), layer.x)

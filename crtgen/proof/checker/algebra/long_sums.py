@@ -34,10 +34,14 @@ def long_words(total: LinearSum) -> tuple[Word, Word] | None:
     return total, WordOp("upper", total)
 
 
-def long_add(a: tuple[Word, Word], b: tuple[Word, Word], factor: int = 1) -> tuple[Word, Word] | None:
-    """Return a + factor * b for two 64-bit values, if both are sums and at least one contains symbols."""
+def long_add(
+    a: tuple[Word, Word], b: tuple[Word, Word], factor: int = 1, short: bool = False
+) -> tuple[Word, Word] | None:
+    """Return a + factor * b of two 64-bit numbers, if both are sums and, unless ``short``, one is made of
+    symbols.
+    """
     x, y = as_long(*a), as_long(*b)
-    if x is None or y is None or not (_is_upper(a[1]) or _is_upper(b[1])):
+    if x is None or y is None or not (short or _is_upper(a[1]) or _is_upper(b[1])):
         return None
     return long_words(LinearSum(x.constant + factor * y.constant, None, (x, y, factor)))
 

@@ -51,6 +51,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from crtgen.proof.checker.algebra.meaning import apply, wrap
+from crtgen.proof.checker.algebra.products import SymbolProducts
 from crtgen.proof.checker.algebra.real import REAL_CONDITIONS
 from crtgen.proof.checker.algebra.value import (
     M32,
@@ -124,6 +125,8 @@ class Machine:
         self.r: list[Word] = [unknown() for _ in range(16)]
         self.q: list[list[Word]] = [[unknown() for _ in range(4)] for _ in range(8)]
         self.flags: Flags = _NONE
+        self.products: SymbolProducts | None = None
+        """Products of symbols that are added up in 64 bits, if the network has such sums."""
         self.greater: tuple[Word, Word] | None = None
         """Byte results of SSUB8, for SEL."""
         self.compared: tuple[Word, Word] | None = None
@@ -186,7 +189,6 @@ class Machine:
 
     @contextmanager
     def located(self) -> Iterator[None]:
-        """Add the current instruction to every refusal raised within."""
         self.at = 0
         try:
             yield
@@ -211,7 +213,6 @@ class Machine:
         return entry[1] if to is None else to
 
     def stack_moved(self) -> None:
-        """Record SP, which must stay within the stack."""
         at = place_of(self.r[SP])
         low, high = 4 * self.memory.stack.start, 4 * self.memory.stack.stop
         if at is None or not low <= at <= high:
@@ -303,7 +304,6 @@ class Machine:
         self.q[:] = [[symbol if w is word else w for w in q] for q in self.q]
 
     def forget_flags(self) -> None:
-        """Mark N, Z, C and V as unknown."""
         self.flags = _NONE
 
     def spoil(self, registers: Iterable[int], frame: int) -> None:

@@ -67,7 +67,6 @@ def requantize(acc: Ints, multiplier: int, exponent: int) -> Any:
 
 
 def requantize_each(acc: Ints, multiplier: Ints, exponent: Ints) -> Any:
-    """``requantize`` with a factor for each element."""
     return rounded_shift(high_mul(acc << np.maximum(exponent, 0), multiplier), np.maximum(-exponent, 0))
 
 

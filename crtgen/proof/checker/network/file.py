@@ -46,7 +46,7 @@ _ARRAYS = {
 class NetworkOperator:
     """An operator. ``code`` is TFLite's builtin code; tensors are given by index, and -1 means absent.
 
-    The next states of an LSTM are among its outputs: ``~t`` is the next value of tensor ``t``.
+    LSTM and SVDF have their next states among their outputs: ``~t`` is the next value of the tensor ``t``.
     """
 
     number: int
@@ -126,10 +126,12 @@ class ModelFile:
             outputs = tuple(int(table.Outputs(k)) for k in range(table.OutputsLength()))
             if kind == tflite.BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_LSTM:
                 outputs += tuple(~t for t in inputs[18:20])
+            if kind == tflite.BuiltinOperator.SVDF:
+                outputs += (~inputs[4],)
             yield NetworkOperator(i, kind, inputs, outputs, table)
 
     def variables(self) -> list[Variable]:
-        """Return the variables in the order in which the network reads them, then the states of LSTMs."""
+        """Return the variables, in the order in which the network reads them; then the states of layers."""
         b, first = tflite.BuiltinOperator, dict[bytes, Ints]()
         for operator in self.operators:
             if operator.code == b.CALL_ONCE:

@@ -6,6 +6,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from crtgen.proof.checker.algebra.products import SymbolProducts
 from crtgen.proof.checker.algebra.value import Symbol
 from crtgen.proof.checker.network.file import ElementType, ModelFile, NetworkOperator
 
@@ -17,6 +18,7 @@ Value: TypeAlias = int | Symbol
 
 class Tensors(Protocol):
     file: ModelFile
+    products: SymbolProducts
 
     def values(self, tensor: int) -> list[Value]: ...
     def array(self, tensor: int) -> "np.ndarray[Any, np.dtype[np.object_]]": ...
@@ -61,6 +63,11 @@ class Layer:
     @property
     def sizes(self) -> frozenset[int]:
         return frozenset((self.type.bits,))
+
+    @property
+    def stored_sizes(self) -> frozenset[int]:
+        # Also of values within.
+        return self.sizes
 
     def prepare(self) -> list[Value]:
         """Give each output its symbol. Raises ``Refusal`` for an operator that the checker does not

@@ -255,7 +255,6 @@ class LstmLayer(Layer):
         return short(requantize(product, *self.to_cell))
 
     def first_cell(self, product: Any) -> Any:
-        """Scale input gate times cell gate for the first time step."""
         return self.next_cell(self.entering(product))
 
     def next_cell(self, total: Any) -> Any:

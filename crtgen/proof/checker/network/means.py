@@ -76,8 +76,6 @@ def reduced(layer: Layer) -> Any:
 
 
 class Bilinear(SumLayer):
-    """RESIZE_BILINEAR of integers, with positions in steps of 1/1024."""
-
     def sums(self) -> Iterator[Summed]:
         o, x = self.operator.options(tflite.ResizeBilinearOptions), self.operator.inputs[0]
         shape, out = self.file.shape(x), self.file.shape(self.operator.output)

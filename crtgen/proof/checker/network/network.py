@@ -8,7 +8,9 @@ import numpy as np
 import tflite
 
 from crtgen.base.errors import UnsupportedError
+from crtgen.proof.checker.algebra.products import SymbolProducts
 from crtgen.proof.checker.algebra.value import Symbol
+from crtgen.proof.checker.network.choices import ChoiceLayer, ExtremePlace
 from crtgen.proof.checker.network.elementwise import (
     COMPARISONS,
     AbsoluteLayer,
@@ -29,12 +31,14 @@ from crtgen.proof.checker.network.elementwise import (
 from crtgen.proof.checker.network.file import ModelFile, NetworkOperator
 from crtgen.proof.checker.network.layer import Layer, Value
 from crtgen.proof.checker.network.lstm import LstmLayer
+from crtgen.proof.checker.network.matrices import MatrixProducts
 from crtgen.proof.checker.network.means import AveragePool, Bilinear, MeanLayer
 from crtgen.proof.checker.network.moves import MOVES, Move
 from crtgen.proof.checker.network.onnx_file import OnnxFile
 from crtgen.proof.checker.network.onnx_layers import ONNX_LAYERS
 from crtgen.proof.checker.network.others import ExtremeAlongAxes, MaxPool, SoftmaxLayer
 from crtgen.proof.checker.network.sums import SumLayer
+from crtgen.proof.checker.network.svdf import SvdfLayer
 from crtgen.proof.checker.network.weighted import (
     ConvolutionLayer,
     DepthwiseLayer,
@@ -78,6 +82,12 @@ _LAYERS: dict[int | str, type[Layer]] = {
     **dict.fromkeys(COMPARISONS, ComparisonLayer),
     _B.REDUCE_MAX: ExtremeAlongAxes,
     _B.REDUCE_MIN: ExtremeAlongAxes,
+    _B.BATCH_MATMUL: MatrixProducts,
+    _B.SVDF: SvdfLayer,
+    _B.SELECT: ChoiceLayer,
+    _B.SELECT_V2: ChoiceLayer,
+    _B.ARG_MAX: ExtremePlace,
+    _B.ARG_MIN: ExtremePlace,
     _B.SOFTMAX: SoftmaxLayer,
     _B.UNIDIRECTIONAL_SEQUENCE_LSTM: LstmLayer,
     **dict.fromkeys(MOVES, Move),
@@ -105,7 +115,7 @@ class Network:
         new: Sequence[Value] = (),
         before: "Network | None" = None,
     ) -> None:
-        self.slides = bool(new)
+        self.slides, self.products = bool(new), SymbolProducts()
         self.functions: dict[Hashable, Symbol] = {}
         self._earlier = before.functions if before else {}
         self._proven_before = before.proven_symbols() if before else frozenset()
@@ -132,7 +142,7 @@ class Network:
         }
         self.readers: dict[int, list[Layer]] = {}
         for layer in self.layers:
-            for part in layer.parts if isinstance(layer, LstmLayer) else (layer,):
+            for part in layer.parts if isinstance(layer, LstmLayer | SvdfLayer) else (layer,):
                 self._note_readers(part)
 
     def _symbols(self, tensor: int) -> list[Value]:

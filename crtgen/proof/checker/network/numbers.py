@@ -1,24 +1,33 @@
 """Evaluates a network of this folder on given inputs, for the correct outputs."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crtgen.proof.checker.algebra.value import Symbol
+from crtgen.proof.checker.network.choices import ChoiceLayer, ExtremePlace
 from crtgen.proof.checker.network.elementwise import ElementLayer
 from crtgen.proof.checker.network.layer import Layer, Value
 from crtgen.proof.checker.network.lstm import LstmLayer
+from crtgen.proof.checker.network.matrices import MatrixProducts
 from crtgen.proof.checker.network.network import Network
 from crtgen.proof.checker.network.onnx_layers import RealInput
 from crtgen.proof.checker.network.others import MaxPool, SoftmaxLayer
 from crtgen.proof.checker.network.sums import Channel, SumLayer
+from crtgen.proof.checker.network.svdf import SvdfLayer
 from crtgen.proof.checker.refusal import Refusal
 
 __all__ = ["Numbers", "OnNumbers", "Samples"]
 
 Numbers: TypeAlias = NDArray[np.int64]
+
+
+class _Compiled(Protocol):
+    # A layer on numbers: ``run`` sets its outputs, ``back`` tells slopes of its inputs from theirs.
+    def run(self, numbers: Numbers) -> None: ...
+    def back(self, numbers: Numbers, slopes: NDArray[np.float64]) -> None: ...
 
 
 class _Placed:
@@ -51,10 +60,11 @@ class _Placed:
             np.array([0 if isinstance(v, Symbol) else v for v in values], np.int64),
         )
 
-    def _compiled(self, layer: Layer) -> "Iterator[_NumberSums | _Pairs | _Extremes | _Steps | _Rows]":
+    def _compiled(self, layer: Layer) -> "Iterator[_Compiled]":
         values = self.network.prepared(layer)
         if layer.is_move:
             return
+        yield from self._before(layer)
         own = [i for i, v in enumerate(values) if isinstance(v, Symbol) and v not in self.places]
         own = [i for i in own if layer.same.get(i, i) == i]
         if isinstance(layer, ElementLayer):
@@ -65,6 +75,8 @@ class _Placed:
             own = [i for i in own if i not in {*pairs}]
         if isinstance(layer, SumLayer):
             yield self._placed(_NumberSums(self, layer, own), values, own)
+        elif isinstance(layer, ChoiceLayer | ExtremePlace):
+            yield self._placed(self._choices(layer, own), values, own)
         elif isinstance(layer, MaxPool):
             sets = [[self.places[s] for s in layer.sets[i]] for i in own]
             yield self._placed(_Extremes(sets, layer.takes_least), values, own)
@@ -74,6 +86,26 @@ class _Placed:
             yield self._placed(_Rows(self._cells(layer.inputs), layer, own), values, own)
         else:
             raise Refusal(f"layer {layer.number}, {layer.name}, cannot be run on numbers yet")
+
+    def _before(self, layer: Layer) -> "Iterator[_Compiled]":
+        # Values within a layer that its outputs are made of.
+        if isinstance(layer, SvdfLayer):
+            yield from self._compiled(layer.newest)
+        if isinstance(layer, MatrixProducts):
+            yield self._products(layer)
+
+    def _choices(self, layer: ChoiceLayer | ExtremePlace, own: Sequence[int]) -> "_Pairs | _Places":
+        if isinstance(layer, ExtremePlace):
+            return _Places([self._cells(layer.rows[i]) for i in own], layer)
+        operands = zip(*(layer.operands[i] for i in own), strict=True)
+        return _Pairs([self._cells(o) for o in operands], layer)
+
+    def _products(self, layer: MatrixProducts) -> "_ProductNumbers":
+        # The products of symbols that have a place.
+        factors = layer.products.factors.items()
+        new = {p: f for p, f in factors if p not in self.places and all(s in self.places for s in f)}
+        at = [(self._place(p), *(self.places[s] for s in f)) for p, f in new.items()]
+        return _ProductNumbers(np.array(at, np.int64).reshape(-1, 3))
 
     def _placed(self, found: Any, values: Sequence[Value], own: Sequence[int]) -> Any:
         symbols = [v for i in own if isinstance(v := values[i], Symbol)]
@@ -123,7 +155,10 @@ class Samples(_Placed):
     def __init__(self, network: Network, count: int, seed: int = 0) -> None:
         super().__init__(network)
         random = np.random.default_rng(seed)
-        size = len(self.inputs) + sum(layer.size for layer in network.layers) + 1
+        for layer in network.layers:
+            network.prepared(layer)
+        inner = len(network.products.factors)
+        size = len(self.inputs) + sum(layer.size for layer in network.layers) + inner + 1
         self.numbers = np.zeros((count, size), np.int64)
         for i, symbol in enumerate(self.inputs):
             self.numbers[:, i] = random.integers(symbol.low, symbol.high, count, endpoint=True)
@@ -187,11 +222,23 @@ class _NumberSums:
         return (last - first) / max(high - low, 1)
 
 
+class _ProductNumbers:
+    def __init__(self, places: Numbers) -> None:
+        self.at, self.first, self.second = places.T
+
+    def run(self, numbers: Numbers) -> None:
+        numbers[self.at] = numbers[self.first] * numbers[self.second]
+
+    def back(self, numbers: Numbers, slopes: NDArray[np.float64]) -> None:
+        np.add.at(slopes, self.first, slopes[self.at] * numbers[self.second])
+        np.add.at(slopes, self.second, slopes[self.at] * numbers[self.first])
+
+
 class _Pairs:
     at: Numbers
     low: Numbers
 
-    def __init__(self, operands: Sequence[_Cells], layer: ElementLayer) -> None:
+    def __init__(self, operands: Sequence[_Cells], layer: ElementLayer | ChoiceLayer) -> None:
         self.operands, self.layer = operands, layer
 
     def run(self, numbers: Numbers) -> None:
@@ -209,6 +256,20 @@ class _Pairs:
             steep = (self.layer.value(*moved) - self.layer.value(*read)) / step
             symbols = cells.at >= 0
             np.add.at(slopes, cells.at[symbols], (slopes[self.at] * steep)[symbols])
+
+
+class _Places:
+    at: Numbers
+    low: Numbers
+
+    def __init__(self, rows: Sequence[_Cells], layer: ExtremePlace) -> None:
+        self.rows, self.layer = rows, layer
+
+    def run(self, numbers: Numbers) -> None:
+        for at, row in zip(self.at, self.rows, strict=True):
+            numbers[at] = self.layer.reference(row.read(numbers))
+
+    def back(self, _: Numbers, slopes: NDArray[np.float64]) -> None: ...
 
 
 class _Extremes:

@@ -218,7 +218,6 @@ class OnnxFile:
     # ---- what layers ask
 
     def variables(self) -> list[Variable]:
-        """Return nothing: these networks keep no state between runs."""
         return []
 
     def shape(self, tensor: int) -> tuple[int, ...]:

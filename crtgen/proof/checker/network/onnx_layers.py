@@ -309,8 +309,6 @@ class Moved(_Onnx):
 
 
 class OnnxUnary(_Scaled):
-    """Relu, Clip or requantisation: a function of one element."""
-
     def sums(self) -> Iterator[Summed]:
         self.begin()
         x, y = self.operator.inputs[0], self.operator.output

@@ -177,8 +177,6 @@ class RealLayer(Layer):
 
 
 class _RealConvolution(RealLayer):
-    """CONV_2D, also grouped, and DEPTHWISE_CONV_2D."""
-
     def sums(self) -> Iterator[RealSum]:
         is_depthwise = self.operator.code == _B.DEPTHWISE_CONV_2D
         o = self.operator.options(tflite.DepthwiseConv2DOptions if is_depthwise else tflite.Conv2DOptions)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import tflite
 
+from crtgen.proof.checker.algebra.products import SymbolProducts
 from crtgen.proof.checker.network.file import ElementType, ModelFile
 from crtgen.proof.checker.network.network import Network
 
@@ -32,5 +33,6 @@ class Uncompared(Network):
 
     def __init__(self, path: Path, why: str) -> None:
         self.file, self.path, self.uncompared = _File(path), path, why
+        self.products = SymbolProducts()
         self.states, self.layers, self.readers, self._made, self._sources = [], [], {}, {}, {}
         self._given = self.fed = {tensor: self._symbols(tensor) for tensor in self.file.inputs}

@@ -31,18 +31,23 @@ from typing import Any
 import numpy as np
 
 from crtgen.proof.checker.algebra.expression import Node, evaluate, has_unknown, leaves, parts_of, shape_of
+from crtgen.proof.checker.algebra.fixed import fixed
 from crtgen.proof.checker.algebra.greatest import greatest_of, least_of
 from crtgen.proof.checker.algebra.monotone import Course, course_of
 from crtgen.proof.checker.algebra.real import number_of
 from crtgen.proof.checker.algebra.spans import where_wrong
 from crtgen.proof.checker.algebra.value import M32, LinearSum, Symbol, Word, WordOp
+from crtgen.proof.checker.network.choices import ChoiceLayer, ExtremePlace
 from crtgen.proof.checker.network.elementwise import ElementLayer, ExtremeLayer
 from crtgen.proof.checker.network.layer import Layer, Value
 from crtgen.proof.checker.network.lstm import LstmLayer
+from crtgen.proof.checker.network.matrices import MatrixProducts
 from crtgen.proof.checker.network.network import Network
 from crtgen.proof.checker.network.onnx_layers import RealInput
 from crtgen.proof.checker.network.others import MaxPool, SoftmaxLayer
 from crtgen.proof.checker.network.sums import Channel, OutputForm, SumLayer, fingerprint
+from crtgen.proof.checker.network.svdf import SvdfLayer
+from crtgen.proof.checker.recognition.choices import chosen_output, place_output
 from crtgen.proof.checker.recognition.joint import is_joined
 from crtgen.proof.checker.recognition.lstm import lstm_output
 from crtgen.proof.checker.recognition.softmax import softmax_output
@@ -125,6 +130,11 @@ class Recogniser:
         value = None
         if isinstance(layer, RealInput):
             return self._of_real(layer, word, found)
+        if isinstance(layer, ChoiceLayer | ExtremePlace):
+            return self._of_choice(layer, word, found)
+        if isinstance(layer, MatrixProducts | SvdfLayer):
+            word = self._rewritten(layer, word, bits)
+            found = leaves(word)
         if isinstance(layer, SumLayer):
             value = self._of_sum(layer, word, found)
         if value is None and isinstance(layer, ElementLayer):
@@ -133,11 +143,46 @@ class Recogniser:
             return self._of_set(layer, word)
         if isinstance(layer, SoftmaxLayer):
             return self._of_softmax(layer, word)
-        if isinstance(layer, LstmLayer):
-            value = lstm_output(layer, word, bits, self._verdicts)
-            if isinstance(value, Symbol):
-                self.rename(word, value.word)
+        return self._of_lstm(layer, word, bits) if isinstance(layer, LstmLayer) else value
+
+    def _of_lstm(self, layer: LstmLayer, word: Word, bits: int) -> Value | None:
+        value = lstm_output(layer, word, bits, self._verdicts)
+        if isinstance(value, Symbol):
+            self.rename(word, value.word)
         return value
+
+    @staticmethod
+    def _of_choice(layer: ChoiceLayer | ExtremePlace, word: Word, found: list[LinearSum]) -> Value | None:
+        if isinstance(layer, ChoiceLayer):
+            output = chosen_output(layer, word, found)
+        else:
+            output = place_output(layer, word, found)
+        return None if output is None else layer.found(output)
+
+    def _rewritten(self, layer: MatrixProducts | SvdfLayer, word: Word, bits: int) -> Word:
+        # The word as a function of sums.
+        if isinstance(layer, SvdfLayer):
+            return fixed(word, {}, self._newest_in(layer, word))
+        return layer.products.rewritten(word) if bits == 8 else word  # of int16 these are sums already
+
+    def _newest_in(self, layer: SvdfLayer, word: Word) -> dict[int, Word]:
+        # The parts of a word that are newest products, by ``id``: kernels add them up before they are stored.
+        found, seen, todo = dict[int, Word](), set[int](), list[Node]([word])
+        while todo:
+            node = todo.pop()
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            value = self._newest(layer, node) if isinstance(node, WordOp) else None
+            if isinstance(value, Symbol):
+                found[id(node)] = value.word
+            else:
+                todo += parts_of(node)
+        return found
+
+    def _newest(self, layer: SvdfLayer, node: WordOp) -> Value | None:
+        clamped = node.name in _CLAMPS and _never_wraps(layer.newest, node)
+        return self._of_sum(layer.newest, node, leaves(node)) if clamped else None
 
     # ---- functions of one sum
 
@@ -332,6 +377,21 @@ class Recogniser:
     def _of_softmax(self, layer: SoftmaxLayer, word: Word) -> Value | None:
         output = softmax_output(layer, word, self._verdicts)
         return None if output is None else layer.found(output)
+
+
+# Operations by which a newest product gets its limits.
+_CLAMPS = frozenset(("sel", "ssat", "sxtb", "sxth", "min", "max"))
+
+
+def _never_wraps(layer: SumLayer, word: Word) -> bool:
+    # True if all bits of a word are those of an output that its lowest bits are.
+    bits = layer.type.bits
+    if isinstance(word, WordOp) and (word.name, word.args[0]) == ("ssat", bits):
+        return True
+    if isinstance(word, WordOp) and word.name == ("sxtb" if bits == 8 else "sxth"):
+        return True
+    course = course_of(word, lambda leaf: Course(*leaf.bounds(), 1), {})
+    return course is not None and layer.type.low <= course.low and course.high <= layer.type.high
 
 
 def source_of(word: Word) -> str:

@@ -72,7 +72,6 @@ def _objects(values: Sequence[Value]) -> Any:
 
 
 def kept(span: tuple[int, int], byte: Callable[[int], Byte]) -> list[Kept]:
-    """Return the elements to which a state's bytes belong."""
     return [_named(byte(at)) for at in range(*span)]
 
 

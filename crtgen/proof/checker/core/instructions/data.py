@@ -179,7 +179,8 @@ def _long_flags(m: Machine, kind: str, a: Word, b: Word) -> Word | None:
     was, low, other, carry = m.flags
     if was != kind or carry != 0:
         return None
-    words = long_add((low, a), (other, b), 1 if kind == "add" else -1)
+    short = m.products is not None and bool(m.products.tensors)
+    words = long_add((low, a), (other, b), 1 if kind == "add" else -1, short)
     return None if words is None else words[1]
 
 

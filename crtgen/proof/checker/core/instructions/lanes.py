@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from crtgen.proof.checker.algebra.meaning import apply
-from crtgen.proof.checker.algebra.value import M32, Byte, Word, WordOp, signed8
+from crtgen.proof.checker.algebra.value import M32, Byte, Halves, Word, WordOp, signed8
 from crtgen.proof.checker.algebra.words import (
     add,
     byte_word,
@@ -82,9 +82,11 @@ def put_predicated(m: Machine, d: int, words: Sequence[Word], others: Sequence[W
     """
     if m.conditions is None:
         which = mask(m, predicated=True)
-        # Words of which a part is written would be neither the new nor the old value.
         holds: Sequence[Word] = [which >> 4 * k & 1 for k in range(4)]
-        whole = all(which >> 4 * k & 15 in (0, 15) for k in range(4))
+        if any(which >> 4 * k & 15 not in (0, 15) for k in range(4)):
+            _put_bytes(m, d, words, m.q[d] if others is None else others, which)
+            return
+        whole = True
     else:
         holds, size = m.conditions
         whole = size == 4 and not m.tail
@@ -100,9 +102,22 @@ def put(m: Machine, d: int, words: Sequence[Word]) -> None:
     if which == 0xFFFF:
         m.q[d] = list(words)
         return
-    old = [b for w in m.q[d] for b in bytes_of(w)]
-    new = [b for w in words for b in bytes_of(w)]
-    m.q[d] = _words([new[i] if which >> i & 1 else old[i] for i in range(16)])
+    _put_bytes(m, d, words, m.q[d], which)
+
+
+def _put_bytes(m: Machine, d: int, words: Sequence[Word], others: Sequence[Word], which: int) -> None:
+    # Bytes of ``words`` where ``which`` has a bit, of ``others`` elsewhere. Halves stay halves.
+    m.q[d] = [_mixed(which >> 4 * k & 15, u, v) for k, (u, v) in enumerate(zip(words, others, strict=True))]
+
+
+def _mixed(which: int, new: Word, old: Word) -> Word:
+    if which in (0, 15):
+        return new if which else old
+    if which in (3, 12) and isinstance(new, Halves):
+        (a, b), (c, d) = raw_halves(new), raw_halves(old)
+        return pair(a, d) if which == 3 else pair(c, b)
+    both = zip(bytes_of(new), bytes_of(old), strict=True)
+    return word_of(tuple(b if which >> i & 1 else c for i, (b, c) in enumerate(both)))
 
 
 def _words(b: Sequence[Byte]) -> list[Word]:

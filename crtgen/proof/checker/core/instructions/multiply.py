@@ -10,7 +10,7 @@ from crtgen.proof.checker.core.machine import Machine, Step
 from crtgen.proof.checker.core.operands import number, register
 from crtgen.proof.checker.refusal import Refusal
 
-__all__: list[str] = []
+__all__ = ["with_product"]
 
 
 @family("mul", "muls", "mla", "mls")
@@ -20,12 +20,21 @@ def multiply(m: Machine, i: DecodedInstruction) -> Step:
     acc, factor, r = register(q[3]) if len(q) > 3 else None, -1 if i.name == "mls" else 1, m.r
 
     def step() -> None:
-        product = mul(r[x], r[y])
+        product = _times(m, r[x], r[y])
         r[d] = product if acc is None else add(r[acc], product, factor)
         if i.name == "muls":
             m.set_sign(r[d])
 
     return step
+
+
+def _times(m: Machine, u: Word, v: Word) -> Word:
+    # A product, of two symbols as a sum where the network has sums of these.
+    return _symbols(m, u, v) or mul(u, v)
+
+
+def _symbols(m: Machine, u: Word, v: Word) -> LinearSum | None:
+    return m.products.product(u, v) if m.products is not None else None
 
 
 @family("smull", "umull")
@@ -36,7 +45,9 @@ def long_multiply(m: Machine, i: DecodedInstruction) -> Step:
     def step() -> None:
         if m.ends_early:
             m.varies("a long product", r[x], r[y])
-        r[low], r[high] = _product(r[x], r[y], is_signed)
+        made = _symbols(m, r[x], r[y]) if is_signed else None
+        words = long_words(made) if made is not None else None
+        r[low], r[high] = words or _product(r[x], r[y], is_signed)
 
     return step
 
@@ -49,7 +60,7 @@ def long_accumulate(m: Machine, i: DecodedInstruction) -> Step:
     def step() -> None:
         if m.ends_early:
             m.varies("a long product", r[x], r[y])
-        made = _product_of_sum(r[x], r[y]) if is_signed else None
+        made = _symbols(m, r[x], r[y]) or _product_of_sum(r[x], r[y]) if is_signed else None
         if made is not None:
             together = _accumulated((r[low], r[high]), made)
             if together is not None:
@@ -95,16 +106,21 @@ def long_products_of_halves(m: Machine, i: DecodedInstruction) -> Step:
         u, v = halves_of(m.r[x]), halves_of(m.r[y])
         words = m.r[low], m.r[high]
         for a, b in which:
-            words = _with_product(words, u[a], v[b])
+            words = with_product(m, words, u[a], v[b])
         m.r[low], m.r[high] = words
 
     return step
 
 
-def _with_product(words: tuple[Word, Word], u: Word, v: Word) -> tuple[Word, Word]:
-    # 64 bits and the product of two halves.
+def with_product(m: Machine, words: tuple[Word, Word], u: Word, v: Word) -> tuple[Word, Word]:
+    """Add the product of two halfwords, each as a word, to a number of 64 bits."""
     before = as_long(*words)
-    made = mac(before, u, v) if before is not None else None
+    symbols = _symbols(m, u, v)
+    made: Word | None = None
+    if before is not None:
+        made = mac(before, u, v)
+        if symbols is not None:
+            made = LinearSum(before.constant + symbols.constant, None, (before, symbols, 1))
     together = long_words(made) if isinstance(made, LinearSum) else None
     if together is not None:
         return together

@@ -29,6 +29,7 @@ from crtgen.proof.checker.core.instructions.lanes import (
     split_lanes,
     vector,
 )
+from crtgen.proof.checker.core.instructions.multiply import with_product
 from crtgen.proof.checker.core.instructions.packed import as_word
 from crtgen.proof.checker.core.instructions.registry import family
 from crtgen.proof.checker.core.machine import Machine, Step
@@ -60,6 +61,25 @@ def across(m: Machine, i: DecodedInstruction) -> Step:
             if which >> k * lane & 1:
                 total = mac(total, a, b)
         m.r[d] = total
+
+    return step
+
+
+@family("vmlalv", "vmlalva", "vmlaldav", "vmlaldava")
+def long_across(m: Machine, i: DecodedInstruction) -> Step:
+    if i.kind != "s16":
+        raise Refusal(f"{i.name} of {i.kind}")
+    low, high = (register(name) for name in i.operands[:2])
+    x, y = (vector(name) for name in i.operands[2:])
+
+    def step() -> None:
+        words = (m.r[low], m.r[high]) if i.name.endswith("va") else (0, 0)
+        which = mask(m, predicated=False)
+        lanes = ([v for w in m.q[q] for v in split_lanes(w, 2)] for q in (x, y))
+        for k, (a, b) in enumerate(zip(*lanes, strict=True)):
+            if which >> 2 * k & 1:
+                words = with_product(m, words, a, b)
+        m.r[low], m.r[high] = words
 
     return step
 

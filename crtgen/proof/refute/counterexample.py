@@ -20,10 +20,10 @@ from crtgen.proof.checker.core.layout import STACK_TOP, allow, variables
 from crtgen.proof.checker.core.machine import Machine
 from crtgen.proof.checker.network.network import Network
 from crtgen.proof.checker.network.numbers import Numbers, OnNumbers
-from crtgen.proof.checker.proof import Proof
 from crtgen.proof.checker.refusal import Refusal
 from crtgen.proof.checker.surroundings.npu import DRIVER
 from crtgen.proof.checker.surroundings.places import places
+from crtgen.proof.checker.verdict import Proof
 from crtgen.proof.refute.inputs import inputs_to_try
 from crtgen.proof.refute.qemu import at_compute
 

@@ -15,6 +15,7 @@ from crtgen.boards import find_board
 from crtgen.proof.checker import UNKNOWN, proof, prove
 from crtgen.proof.checker.binary.image import DecodedImage, read_image
 from crtgen.proof.checker.core.layout import only_model
+from crtgen.proof.checker.run import ProofRun
 from crtgen.proof.checker.surroundings.reset import Needs, start_up
 from crtgen.proof.refute import refute
 
@@ -92,7 +93,7 @@ def _places(image: Path, model: Path) -> tuple[list[list[int]], int]:
     of the tensors, and all else: literals, values of variables, other functions and their texts.
     """
     read = read_image(image)
-    run = proof._ProofRun(read, proof._network(model), only_model(read, model.stem), UNKNOWN)
+    run = ProofRun(read, proof._network(model), only_model(read, model.stem), UNKNOWN)
     found = run.proof(0.0)
     assert found.is_computed
     constants = [read.span(n) for n in read.symbols if "__tvm_param__" in n and read.sizes[n]]

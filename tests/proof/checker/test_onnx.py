@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from crtgen import api
@@ -104,6 +105,26 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Pat
         return file, image
 
     return build
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("which", ["input", "output"])
+def test_another_name(built: Callable[[str], tuple[Path, Path]], which: str, tmp_path: Path) -> None:
+    """What a host calls the tensors is compared with the file."""
+    file, image = built("mps2_an386")
+    assert prove(image, file).application.described
+    changed = onnx.load(file)
+    (end,) = getattr(changed.graph, which)
+    before, end.name = end.name, "something_else"
+    for node in changed.graph.node:
+        for names in (node.input, node.output):
+            names[:] = ["something_else" if name == before else name for name in names]
+    renamed = tmp_path / file.name
+    onnx.save(changed, renamed)
+    proof = prove(image, renamed)
+    assert proof.is_computed
+    assert not proof.holds_from_call
+    assert f"the description of {which} 0 has the name" in proof.application.wrong
 
 
 def place(image: DecodedImage, function: str, name: str, which: int) -> int:

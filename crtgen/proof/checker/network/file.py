@@ -178,6 +178,9 @@ class ModelFile:
     def type(self, tensor: int) -> int:
         return int(self._tensor(tensor).Type())
 
+    def is_real(self, tensor: int) -> bool:
+        return bool(self.type(tensor) == _T.FLOAT32)
+
     def kind(self, tensor: int) -> ElementType:
         if self.type(tensor) not in _KINDS:
             raise Refusal(f"tensor {tensor} is not of integers of 8, 16 or 32 bits")

@@ -220,6 +220,12 @@ class OnnxFile:
     def variables(self) -> list[Variable]:
         return []
 
+    def name(self, tensor: int) -> str:
+        return self._names[tensor]
+
+    def is_real(self, tensor: int) -> bool:
+        return tensor not in self._scales
+
     def shape(self, tensor: int) -> tuple[int, ...]:
         return self._shapes[self._names[tensor]]
 

@@ -13,8 +13,6 @@ letters of its own tensor's name, unless the generator would not keep that name.
 import re
 from collections.abc import Sequence
 
-from tflite import TensorType
-
 from crtgen.proof.checker.binary.image import DecodedImage, image_bytes
 from crtgen.proof.checker.network.file import ModelFile
 from crtgen.proof.checker.network.network import Network
@@ -37,8 +35,6 @@ def compare_description(image: DecodedImage, network: Network, name: str, keeps_
     ``keeps_inputs``: a run leaves the inputs unchanged. Raises ``Refusal`` for the first difference.
     """
     file = network.file
-    if not isinstance(file, ModelFile):
-        return False
     described = True
     for which, tensors in (("input", file.inputs), ("output", file.outputs)):
         at = places(image, network, name, which)
@@ -70,7 +66,7 @@ def _compare_tensor(
     shape = image_bytes(image, at, 8 * dimensions) if dimensions < _MOST_DIMENSIONS else b""
     numbers = tuple(int.from_bytes(shape[i : i + 8], "little") for i in range(0, len(shape), 8))
     own = file.kind(tensor)
-    code = _FLOAT if file.type(tensor) == TensorType.FLOAT32 else _UINT if own.low == 0 else _INT
+    code = _FLOAT if file.is_real(tensor) else _UINT if own.low == 0 else _INT
     said = size, numbers, kind & 0xFF, kind >> 8 & 0xFF, kind >> 16
     wanted = file.size(tensor) * own.bits // 8, tuple(file.shape(tensor)), code, own.bits, 1
     if said != wanted:

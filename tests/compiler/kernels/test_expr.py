@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from crtgen.compiler.kernels.portable.expr import cheaper, spelled
 from crtgen.network.ir import Array, DType, Quant, Signature, Value
 from crtgen.network.ops.expr import Expr, operand
+from crtgen.network.ops.fixedpoint import quantize_multiplier
 
 _Y = Value("y", (65536,), DType.INT8, Quant.tensor(1.0))
 _SIG = Signature((Value("a", _Y.shape, DType.INT8), Value("b", _Y.shape, DType.INT16)), (_Y,))
@@ -22,6 +23,7 @@ def _equal(e: Expr) -> Expr:
     """The cheaper form, which is the same on all values."""
     found = cheaper(e)
     assert np.all(found.of(_VALUES) == e.of(_VALUES))
+    assert np.all(cheaper(e, narrow=True).of(_VALUES) == e.of(_VALUES))
     return found
 
 
@@ -43,6 +45,19 @@ def test_roundings_of_many_values_are_as_they_were(
     _equal((_B.scaled(multiplier, shift) + zero).clamped(low, high))
     both = _B.split(lambda x: x.scaled(multiplier, shift), lambda x: (x * _A).scaled(multiplier, shift - 7))
     _equal((both + zero).clamped(low, high))
+
+
+@pytest.mark.parametrize("scale", [0.04 * 0.04 / 0.21, 0.04 * 0.04 / 0.011, 0.003, 0.0301])
+def test_products_take_no_long_multiplication_on_narrow_cores(scale: float) -> None:
+    a, b = np.divmod(np.arange(65536), 256) - np.array([[128], [128]])
+    x = operand(_SIG, 0) + 5
+    y = Expr("operand", (), -128, 127, place=1) - 9
+    e = ((x * y).scaled(*quantize_multiplier(scale)) + 3).clamped(-128, 127)
+    found = cheaper(e, narrow=True)
+    assert np.all(found.of([a, b]) == e.of([a, b]))
+    text = " ".join(spelled(found, _Y))
+    assert "int64" not in text
+    assert "scale" not in text
 
 
 def test_half_of_what_fills_32_bits_does_not_wrap() -> None:

@@ -1,7 +1,8 @@
 """Integer expressions in C, in the cheapest forms that are exact.
 
 ``cheaper`` converts an expression to another one that is equal for every value within its interval: a
-rounding over few values becomes a linear function in 32 bits, over many values the high word of a product.
+rounding over few values becomes a linear function in 32 bits, over many values the high word of a product. A
+core without long products (``narrow``) gets a sum of two products of 32 bits instead.
 ``spelled`` writes C.
 """
 
@@ -19,7 +20,11 @@ from crtgen.compiler.kernels.engine.literal import plus
 from crtgen.compiler.kernels.engine.registry import design
 from crtgen.network.ir import Signature, Value
 from crtgen.network.ops.expr import COMPARISONS, Expr, Formula, number
-from crtgen.network.ops.fixedpoint import Int64, quantize_multiplier
+from crtgen.network.ops.fixedpoint import (
+    Int64,
+    quantize_multiplier,
+    saturating_rounding_doubling_high_mul,
+)
 from crtgen.network.ops.scheme import INT8
 
 __all__ = ["cheaper", "spelled"]
@@ -29,7 +34,10 @@ Limits = tuple[int, int]
 # Values of an expression that are tried one by one.
 _FEW = 1 << 12
 
+_MANY = 1 << 18
 _MOST_BITS = 24  # of a line's shift
+_LEAST_HALF = 9  # bits of each part of a multiplier
+_TRIED_SHIFTS, _TRIED_MULTIPLIERS = 5, 4
 _LEAVES = ("number", "operand")
 
 
@@ -39,11 +47,17 @@ def formula(op: Formula, sig: Signature, target: Target) -> Kernel | None:
     one.
     """
     found = op.formula(sig)
-    return None if found is None else elements(sig, op.name.replace("_", " "), spelled(cheaper(found), sig.y))
+    return (
+        None
+        if found is None
+        else elements(
+            sig, op.name.replace("_", " "), spelled(cheaper(found, narrow=target.core.narrow), sig.y)
+        )
+    )
 
 
 @lru_cache(maxsize=1024)
-def cheaper(e: Expr, limits: Limits | None = None) -> Expr:
+def cheaper(e: Expr, limits: Limits | None = None, narrow: bool = False) -> Expr:
     """Return an equal expression with fewer instructions.
 
     Results beyond ``limits`` may differ, as long as they stay beyond the same limit.
@@ -51,32 +65,37 @@ def cheaper(e: Expr, limits: Limits | None = None) -> Expr:
     if e.kind in (*_LEAVES, "within"):
         return e
     if e.kind in COMPARISONS:
-        a, b = map(cheaper, e.sources)
+        a, b = (cheaper(source, narrow=narrow) for source in e.sources)
         return a.compared(e.kind, b)
     if e.kind == "clamp":
         low, high = (limit.low for limit in e.sources[1:])
-        x = cheaper(e.sources[0], (low, high))
+        x = cheaper(e.sources[0], (low, high), narrow)
         return x if low <= x.low <= x.high <= high else x.clamped(low, high)
     if e.kind == "+" and e.sources[0].kind == "choice":  # a sum of each side is one rounding there
         test, *sides = e.sources[0].sources
         e = Expr.make("choice", test, *(side + e.sources[1] for side in sides))
     if e.kind == "choice":
         test, *sides = e.sources
-        return Expr.make("choice", cheaper(test), *(cheaper(side, limits) for side in sides))
-    return _half(e) or _line(e, limits) or _floor(e, limits) or Expr.make(e.kind, *map(cheaper, e.sources))
+        return Expr.make(
+            "choice", cheaper(test, narrow=narrow), *(cheaper(side, limits, narrow) for side in sides)
+        )
+    found = _half(e, narrow) or _line(e, limits, narrow) or _rounded(e, limits, narrow)
+    if found is None and narrow and e.kind == "scaled":
+        found = _twice(*e.sources)
+    return found or Expr.make(e.kind, *(cheaper(source, narrow=narrow) for source in e.sources))
 
 
-def _half(e: Expr) -> Expr | None:
+def _half(e: Expr, narrow: bool) -> Expr | None:
     # Half of a number; of one that is shifted to the left, it is shifted less.
     if e.kind != "scaled" or [n.low for n in e.sources[1:]] != [1 << 30, 0] or e.sources[0].wraps:
         return None
-    x = cheaper(e.sources[0])
+    x = cheaper(e.sources[0], narrow=narrow)
     if x.kind == "<<":
         return x.sources[0] << x.sources[1].low - 1
     return None if (x + 1).wraps else x + 1 >> 1
 
 
-def _line(e: Expr, limits: Limits | None) -> Expr | None:
+def _line(e: Expr, limits: Limits | None, narrow: bool) -> Expr | None:
     # ``(x * slope + constant) >> bits``, in 32 bits, of a rounding of what takes few values.
     chain = [e, *_chain(e)]
     rounded = [s.kind == "scaled" for s in chain]
@@ -84,7 +103,7 @@ def _line(e: Expr, limits: Limits | None) -> Expr | None:
         if 0 < x.high - x.low < _FEW:
             values = np.arange(x.low, x.high + 1)
             for slope, constant, bits in _straight(values, e.of((), {x: values}), limits):
-                product = cheaper(x) * slope
+                product = cheaper(x, narrow=narrow) * slope
                 total = product + constant
                 if not (product.wraps or total.wraps):
                     return total >> bits
@@ -127,8 +146,8 @@ def _straight(x: Int64, y: Int64, limits: Limits | None) -> Iterator[tuple[int, 
                 yield slope, (start + stop) // 2, bits
 
 
-def _floor(e: Expr, limits: Limits | None) -> Expr | None:
-    # ``(high word of (x + offset) * multiplier + constant) >> bits``, as an int8 output's requantisation.
+def _rounded(e: Expr, limits: Limits | None, narrow: bool) -> Expr | None:
+    # An int8 output's requantisation: ``(high word of (x + offset) * multiplier + constant) >> bits``.
     is_moved = e.kind == "+" and e.sources[1].is_number
     rounded, zero = e.sources if is_moved else (e, number(0))
     if rounded.kind not in ("scaled", "even") or limits is None or not _is_int8(limits):
@@ -142,11 +161,62 @@ def _floor(e: Expr, limits: Limits | None) -> Expr | None:
     if multiplier <= 0:
         return None
     rescale = Rescale.one((multiplier, shift), factor, (zero.low, *limits), (x.low, x.high))
+    if narrow and (halves := _halves(cheaper(x, narrow=True), rescale)) is not None:
+        return halves
     floor = solve_floor(rescale)
     if floor is None:
         return None
     offset, gain, constant = (int(n[0]) for n in (floor.offset, floor.multiplier, floor.constant))
-    return Expr.make("high", cheaper(x) + offset, gain) + constant >> floor.shift
+    return Expr.make("high", cheaper(x, narrow=narrow) + offset, gain) + constant >> floor.shift
+
+
+def _halves(x: Expr, rescale: Rescale) -> Expr | None:
+    # ``(x * high + (x * low >> n) + constant) >> bits`` in 32 bits, or None if x is too large. With
+    # ``m = high * 2**n + low`` this equals ``(x * m + constant * 2**n) >> n + bits``, since a floor
+    # of a floor is the floor of the whole. As in ``solve_floor``, it is exact if ``k * D - T_k * m
+    # <= constant * 2**n < k * D - (T_k - 1) * m`` for all levels k, which are reached at T_k, where
+    # D is ``2**(n + bits)``. Products of two int8 values leave 15 bits for each half: 30 bits of a
+    # multiplier, nearly as many as TFLite's has.
+    n = 31 - max(abs(x.low), abs(x.high)).bit_length()
+    levels, reached = rescale.levels().astype(np.int64), rescale.thresholds()[:, 0]
+    live = (reached > x.low) & (reached <= x.high)
+    scale = float(rescale.scales.reshape(-1)[0])
+    if n < _LEAST_HALF or not live.any() or scale <= 0:
+        return None
+    k, first = levels[live], reached[live]
+    for total in range((most := int(np.floor(2 * n - 1 - np.log2(scale)))), most - _TRIED_SHIFTS, -1):
+        for near in range(-_TRIED_MULTIPLIERS, _TRIED_MULTIPLIERS + 1):
+            m, bits = round(scale * 2**total) + near, total - n
+            least = int(((k << total) - first * m).max())
+            beyond = int(((k << total) - (first - 1) * m).min())
+            constant = -(-least >> n)
+            if bits < 1 or m >> n < 1 or constant << n >= beyond:
+                continue
+            parts = [x * (m >> n), x * (m & (1 << n) - 1)]
+            both = parts[0] + (parts[1] >> n)
+            if not any(part.wraps for part in (*parts, both, both + constant)):
+                return both + constant >> bits
+    return None
+
+
+def _twice(x: Expr, multiplier: Expr, shift: Expr) -> Expr | None:
+    # TFLite's two roundings, the first by a product as in ``_halves``; None if no multiplier of two halves
+    # rounds all values of x equally.
+    n, right = 31 - max(abs(x.low), abs(x.high)).bit_length(), -shift.low
+    if n < _LEAST_HALF or right < 0 or multiplier.low <= 0 or x.high - x.low >= _MANY:
+        return None
+    values = np.arange(x.low, x.high + 1, dtype=np.int64)
+    wanted = saturating_rounding_doubling_high_mul(values, multiplier.low)
+    total, given = 2 * n - 1, cheaper(x, narrow=True)
+    for near in range(-_TRIED_MULTIPLIERS, _TRIED_MULTIPLIERS + 1):
+        m = (multiplier.low >> 31 - total if total < 31 else multiplier.low << total - 31) + near
+        parts = [given * (m >> n), given * (m & (1 << n) - 1)]
+        both = parts[0] + (parts[1] >> n) + (1 << total - 1 - n)
+        exact = ((values * m + (1 << total - 1)) >> total == wanted).all()
+        if exact and not any(part.wraps for part in (*parts, both)):
+            first = both >> total - n
+            return first if not right else first + (first >> 31) + (1 << right - 1) >> right
+    return None
 
 
 def _is_int8(limits: Limits) -> bool:

@@ -42,9 +42,10 @@ from crtgen.proof.checker.core.memory import Content
 from crtgen.proof.checker.network.network import Network
 from crtgen.proof.checker.network.reading import read_network
 from crtgen.proof.checker.refusal import Refusal
-from crtgen.proof.checker.run import ProofRun, SteppedRun
+from crtgen.proof.checker.run import InlinedRun, ProofRun, SteppedRun
 from crtgen.proof.checker.surroundings.calls import ApplicationCall, application_call
 from crtgen.proof.checker.surroundings.interrupts import Interrupts, interrupts_of
+from crtgen.proof.checker.surroundings.places import InlinedNetwork, places
 from crtgen.proof.checker.surroundings.reset import Needs, Reset, start_up
 from crtgen.proof.checker.surroundings.sliding import SlidingWindow, kept, repeats, windows
 from crtgen.proof.checker.tools import checker_tools
@@ -83,7 +84,7 @@ def prove(
     with _deep_recursion():
         if window is not None:
             return _sliding(image, model, name, timing, window)
-        kind = ProofRun if f"{name}_compute" in image.symbols else SteppedRun
+        kind = _kind(image, network, name)
         run = kind(image, network, name, timing, reach=reach)
         proof, runs = run.proof(start), [run]
         if network.states and proof.is_computed:
@@ -93,6 +94,20 @@ def prove(
         if proof.is_computed and kind is ProofRun and f"{name}_step" in image.symbols:
             steps = [SteppedRun(image, _network(model, bool(r.before)), name, timing, r.before) for r in runs]
         return _from_reset(proof, runs, steps)
+
+
+def _kind(image: DecodedImage, network: Network, name: str) -> type[ProofRun]:
+    # The run by the function that an image has. If nothing calls the network, and nothing tells where its
+    # inputs are, a compiler has put a copy of it into the function that an application calls.
+    if f"{name}_compute" not in image.symbols:
+        return SteppedRun if f"{name}_step" in image.symbols else InlinedRun
+    try:
+        places(image, network, name, "input")
+    except InlinedNetwork:
+        return InlinedRun
+    except Refusal:
+        return ProofRun  # which is stopped by it
+    return ProofRun
 
 
 def _from_reset(proof: Proof, runs: "Sequence[ProofRun]", steps: "Sequence[SteppedRun]" = ()) -> Proof:
@@ -120,7 +135,8 @@ def _from_reset(proof: Proof, runs: "Sequence[ProofRun]", steps: "Sequence[Stepp
         reset, started = Reset(stopped=str(refusal)), set()
     application = proof.application
     if proof.is_computed:
-        application = application_call(image, proof.network, proof.model, runs[-1].afterwards())
+        inlined = isinstance(runs[0], InlinedRun)
+        application = application_call(image, proof.network, proof.model, runs[-1].afterwards(), inlined)
         application = _with_steps(application, in_steps)
     code |= interrupts.code | application.code
     try:

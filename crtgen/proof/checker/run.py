@@ -26,12 +26,12 @@ from crtgen.proof.checker.refusal import Refusal
 from crtgen.proof.checker.surroundings.calls import Afterwards, ApplicationCall
 from crtgen.proof.checker.surroundings.interrupts import Interrupts
 from crtgen.proof.checker.surroundings.npu import DRIVER, NpuCalls
-from crtgen.proof.checker.surroundings.places import places
+from crtgen.proof.checker.surroundings.places import outer_places, pass_structs, places
 from crtgen.proof.checker.surroundings.reset import Reset
 from crtgen.proof.checker.tools import checker_digest
 from crtgen.proof.checker.verdict import LayerProof, Proof
 
-__all__ = ["ProofRun", "SteppedRun"]
+__all__ = ["InlinedRun", "ProofRun", "SteppedRun"]
 
 _MOST_INSTRUCTIONS = 400_000_000
 _MOST_FORGOTTEN = 2000
@@ -303,6 +303,23 @@ class ProofRun:
             "model_sha256": hashlib.sha256(self.network.file.data).hexdigest(),
             "checker_sha256": checker_digest(),
         }
+
+
+class InlinedRun(ProofRun):
+    """A run by ``<model>_run``, into which a compiler put the network: from the application's inputs to its
+    outputs.
+    """
+
+    def _places(self, which: str) -> list[int]:
+        if not self._found_places:
+            self._found_places = outer_places(self.network.file, self.machine)
+        return self._found_places[which]
+
+    def _call(self) -> None:
+        pass_structs(self.machine, self._found_places)
+        self.machine.run(self.image.symbols[f"{self.name}_run"], STACK_TOP)
+        if self._status() != 0:
+            raise Refusal("the function does not return 0, by which it says that it ran")
 
 
 class SteppedRun(ProofRun):

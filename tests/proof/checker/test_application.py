@@ -124,6 +124,21 @@ def test_each_output_from_the_call_on(application: Path) -> None:
     assert "elements: checked from the call on, 32 of 32 outputs" in said
 
 
+def test_a_network_within_the_function_that_is_called(tmp_path: Path) -> None:
+    """GCC puts the network into ``elements_run``; a copy of it may stay, for others who call it."""
+    linked(tmp_path, _RUN)
+    model, source = tmp_path / "elements.tflite", tmp_path / "model" / "elements.c"
+    kept, text = "-Wl,--undefined=elements_compute", source.read_text()
+    for wrong in ("", "ELEMENTS_AT_X, inputs->x, 3", "ELEMENTS_ARENA + ELEMENTS_AT_Y, 3"):
+        assert not wrong or text.count(f"{wrong}2)") == 1
+        source.write_text(text.replace(f"{wrong}2)", f"{wrong}1)") if wrong else text)
+        for flags in ((), (kept,)):
+            image = rebuilt(tmp_path, "-O2", *flags)
+            assert ("elements_compute" in read_image(image).symbols) == bool(flags)
+            proof = prove(image, model)
+            assert (proof.holds_from_call, proof.application.followed) == (not wrong, not wrong)
+
+
 def test_a_run_that_returns_a_number(tmp_path: Path) -> None:
     """GCC 14 returns 0 where it sees that the network always does; of an NPU the status would be lost."""
     linked(tmp_path, _RUN)

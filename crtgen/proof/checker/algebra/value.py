@@ -91,7 +91,6 @@ class LinearSum:
         return LinearSum(self.constant + n, None, (self, _NOTHING, 1))
 
     def terms(self) -> "dict[Symbol, int]":
-        """Return the nonzero coefficient of each symbol."""
         if self._terms is None:
             self._terms = self._collected()
             self._chain = None

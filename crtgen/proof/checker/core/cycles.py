@@ -76,7 +76,6 @@ class CoreTiming:
 
     @property
     def split(self) -> int:
-        """Extra cycles of an unaligned access: two more transfers."""
         return 2 * (1 + self.waits + 2 * self._line) if self.is_known else 0
 
     def most(self, i: DecodedInstruction) -> int:

@@ -22,9 +22,9 @@ def only_model(image: DecodedImage, stem: str = "") -> str:
     calls = [n for n in image.symbols if n.endswith("_compute")] or [
         n
         for n in image.symbols
-        if n.endswith("_step") and f"{n.removesuffix('_step')}_arena" in image.symbols
+        if n.endswith(("_step", "_run")) and f"{n[: n.rindex('_')]}_arena" in image.symbols
     ]
-    names = sorted(n[: n.rindex("_")] for n in calls)
+    names = sorted({n[: n.rindex("_")] for n in calls})
     own = [n for n in names if n.lower() == re.sub("[^0-9A-Za-z]+", "_", stem).lower()]
     if len(names) != 1 and not own:
         known = ", ".join(names) or "none"

@@ -126,7 +126,7 @@ class RealLayer(Layer):
         return values
 
     def sums(self) -> Iterator[RealSum]:
-        """Yield each output before clamping; sets the limits."""
+        # Yields each output before clamping, and sets the limits.
         raise NotImplementedError
 
     def find(self, line: LinearForm, key: Key, limits: Limits) -> Symbol | None:

@@ -62,16 +62,19 @@ class Afterwards:
     states: Mapping[int, int]
 
 
-def application_call(image: DecodedImage, network: Network, name: str, after: Afterwards) -> ApplicationCall:
+def application_call(
+    image: DecodedImage, network: Network, name: str, after: Afterwards, inlined: bool = False
+) -> ApplicationCall:
     """Follow ``<model>_run`` and ``<model>_reset`` if an image has them, and compare the description of its
     tensors. ``after`` is the memory that any run but the first finds.
     """
-    described = followed = resets = False
+    described = resets = False
     code = frozenset[int]()
     plain = not network.slides and f"{name}_image" not in image.symbols
+    followed = inlined  # then the network was followed in the function
     try:
-        described = plain and compare_description(image, network, name, after.keeps_inputs)
-        if plain and f"{name}_run" in image.symbols:
+        described = plain and not inlined and compare_description(image, network, name, after.keeps_inputs)
+        if plain and not inlined and f"{name}_run" in image.symbols:
             application = _Application(image, network, name)
             application.follow()
             followed = bool(application.calls)

@@ -21,7 +21,7 @@ from crtgen.proof.checker.network.network import Network
 from crtgen.proof.checker.refusal import Refusal
 from crtgen.proof.checker.surroundings.npu import DRIVER
 
-__all__ = ["BOTH", "SymbolicCall", "places"]
+__all__ = ["BOTH", "InlinedNetwork", "SymbolicCall", "outer_places", "pass_structs", "places"]
 
 BOTH = ("input", "output")
 # An application's structs and buffers: addresses that no image uses.
@@ -31,6 +31,10 @@ _MOST_INSTRUCTIONS = 50_000_000
 _CHANGED = (1, 2, 3, 12, 14)
 _ARENA = -3
 """Tensor of the symbols that stand for bytes of the arena."""
+
+
+class InlinedNetwork(Refusal):
+    """The function that an application calls does not call the network's."""
 
 
 def places(image: DecodedImage, network: Network, name: str, which: str) -> list[int]:
@@ -58,28 +62,46 @@ def tensors_of(file: ModelFile, which: str) -> list[int]:
     return file.inputs if which == "input" else file.outputs
 
 
+def outer_places(file: ModelFile, machine: Machine) -> dict[str, list[int]]:
+    """Return addresses for an application's inputs and outputs, where the machine may write from now on."""
+    outer, buffer = dict[str, list[int]](), _BUFFERS
+    machine.memory.allow(_STRUCTS, _STRUCTS + 0x1000)
+    for which in BOTH:
+        outer[which] = []
+        for tensor in tensors_of(file, which):
+            alignment = file.kind(tensor).bits // 8
+            size = file.size(tensor) * alignment
+            at = buffer + alignment  # no more aligned than its elements are
+            machine.memory.allow(at, at + size)
+            outer[which].append(at)
+            buffer += -(-size // _APART) * _APART + _APART
+    return outer
+
+
+def pass_structs(machine: Machine, outer: dict[str, list[int]]) -> None:
+    """Set the arguments of ``<model>_run``: a struct of pointers to the inputs, and one to the outputs."""
+    for n, which in enumerate(BOTH):
+        for k, at in enumerate(outer[which]):
+            machine.memory.store(_STRUCTS + 0x800 * n + 4 * k, at)
+        machine.r[n] = _STRUCTS + 0x800 * n
+
+
 class SymbolicCall:
     """A call of ``<model>_run`` with symbols as inputs, and a stand-in for ``<model>_compute``."""
 
     def __init__(self, image: DecodedImage, network: Network, name: str) -> None:
-        self.name, self.machine = name, Machine(image, _MOST_INSTRUCTIONS)
-        file, buffer = network.file, _BUFFERS
-        self.outer: dict[str, list[int]] = {}
-        self.symbols: dict[str, list[list[Symbol]]] = {}
+        self.name, self.machine, file = name, Machine(image, _MOST_INSTRUCTIONS), network.file
         self.status = Symbol(-2, 1 << 40, -(1 << 31), (1 << 31) - 1, 32)
         self.calls = 0
         allow(self.machine, name)
-        self.machine.memory.allow(_STRUCTS, _STRUCTS + 0x1000)
-        for which in BOTH:
-            self.outer[which], self.symbols[which] = [], []
-            for k, tensor in enumerate(tensors_of(file, which)):
-                alignment = file.kind(tensor).bits // 8
-                size = file.size(tensor) * alignment
-                at = buffer + alignment  # no more aligned than its elements are
-                self.machine.memory.allow(at, at + size)
-                self.outer[which].append(at)
-                self.symbols[which].append([Symbol(-2 - k, i, -128, 127) for i in range(size)])
-                buffer += -(-size // _APART) * _APART + _APART
+        self.outer = outer_places(file, self.machine)
+        self.symbols = {
+            which: [
+                [Symbol(-2 - k, i, -128, 127) for i in range(file.size(t) * file.kind(t).bits // 8)]
+                for k, t in enumerate(tensors_of(file, which))
+            ]
+            for which in BOTH
+        }
 
     def run(self, instead: Callable[[], None]) -> None:
         """Run the function. Raises ``Refusal`` if it calls the network more than once, or returns another
@@ -89,11 +111,8 @@ class SymbolicCall:
         of the network shows that it does. With an NPU this is refused, because the driver's status would be
         lost.
         """
-        memory, r, symbols = self.machine.memory, self.machine.r, self.machine.image.symbols
-        for n, which in enumerate(BOTH):
-            for k, at in enumerate(self.outer[which]):
-                memory.store(_STRUCTS + 0x800 * n + 4 * k, at)
-            r[n] = _STRUCTS + 0x800 * n
+        r, symbols = self.machine.r, self.machine.image.symbols
+        pass_structs(self.machine, self.outer)
         self.store("input", self.outer["input"])
 
         def computed(machine: Machine) -> None:
@@ -133,6 +152,8 @@ def _by_run(image: DecodedImage, network: Network, name: str) -> dict[str, list[
                 memory.store_byte(a, Symbol(_ARENA, a, -128, 127))
 
     call.run(computed)
+    if not call.calls:
+        raise InlinedNetwork(f"{name}_run does not call {name}_compute")
     ends = [memory.byte(at) for at in call.outer["output"]]
     found["output"] = [end.index for end in ends if isinstance(end, Symbol) and end.tensor == _ARENA]
     if any(len(found.get(which, ())) != len(call.outer[which]) for which in BOTH):

@@ -6,8 +6,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from crtgen.api.compiled import Compiled
+from crtgen.api.image import Say
 from crtgen.base import files as writing
 from crtgen.base.errors import MismatchError, UsageError
+from crtgen.boards import find_board
 from crtgen.cli import choices, options
 from crtgen.cli.groups import Compiling, Files, flattened
 from crtgen.cli.output import Debug, Json, guarded, note, table
@@ -30,6 +33,9 @@ def command(
     toolchain: options.Toolchain = None,
     image: Annotated[
         Path | None, typer.Option(help="Check this ELF file instead of generating and building one.")
+    ] = None,
+    slot: Annotated[
+        str | None, typer.Option(help="Check the image that crtgen slot makes for this slot of the board.")
     ] = None,
     counterexample: Annotated[
         Path | None,
@@ -68,16 +74,15 @@ def command(
     docs/soundness.md says what is taken for given and what is trusted.
     """
     with guarded(as_json, debug) as out:
-        if compiling.cores > 1:
-            raise UsageError("prove supports one core only", hint="leave out --cores, also in crtgen.toml")
+        _check(compiling.cores, slot is not None, image is not None or bool(place))
         for file in filter(None, (header, counterexample, certificate)):
             writing.check_writable(file)
         with out.stage() as say:
             board = built = None
             if image is None:
-                say(f"reading {model.name}")
-                compiled = compiling.compile([files.load(model)], say, place=place or ())
-                built = compiled.generate("standalone").build(toolchain=toolchain, say=say)
+                compiled = _compiled(model, compiling, files, place, slot, say)
+                generated = compiled.generate("slot" if slot else "standalone", slot=slot or "")
+                built = generated.build(toolchain=toolchain, say=say)
                 image, board = built.path, compiled.board
             say("proving")
             sliding = window_of(choices.sliding(compiling.sliding))
@@ -86,13 +91,14 @@ def command(
             found = None
             if certificate is not None and proof.is_computed:
                 writing.write(certificate, certificate_of(proof))
+            from_call = from_call or slot is not None  # the firmware calls it
             holds = proof.holds_from_call if from_call else proof.holds
             if holds:
                 if header is not None:
                     writing.write(header, worst_header(proof).encode())
             elif not proof.network.uncompared and sliding is None:
                 say("looking for an input that shows a fault")
-                found = refute(proof, image, board)
+                found = refute(proof, image, board if slot is None else None)
                 if counterexample is not None and found.inputs:
                     found.write(counterexample, proof.network)
         depth = depth_of(built, proof.model) if built else None
@@ -102,6 +108,25 @@ def command(
         )
         if not holds:
             raise typer.Exit(MismatchError.exit_code)
+
+
+def _check(cores: int, is_slot: bool, is_other: bool) -> None:
+    # Refuses options that do not go together.
+    if cores > 1:
+        raise UsageError("prove supports one core only", hint="leave out --cores, also in crtgen.toml")
+    if is_slot and is_other:
+        raise UsageError("--slot builds an image of its own", hint="leave out --image and --place")
+
+
+def _compiled(
+    model: Path, compiling: Compiling, files: Files, place: options.Place, slot: str | None, say: Say
+) -> Compiled:
+    # The model for a board, or for a slot of it.
+    say(f"reading {model.name}")
+    loaded = files.load(model)
+    if slot is None:
+        return compiling.compile([loaded], say, place=place or ())
+    return compiling.compile([loaded], say, choices.slotted(find_board(compiling.board)))
 
 
 def _print(

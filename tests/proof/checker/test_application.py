@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from crtgen import api
-from crtgen.boards import board_of_core
+from crtgen.api.slot.make import slot_image
+from crtgen.boards import board_of_core, find_board
 from crtgen.proof.checker import prove
 from crtgen.proof.checker.binary.image import read_image
 from crtgen.proof.checker.network.reading import read_network
@@ -18,9 +19,11 @@ from crtgen.proof.printed import lines_of
 from tests.cli.test_folder import as_json
 from tests.proof.checker.mutations import flipped
 from tests.proof.checker.networks import elements
-from tests.support import require_tool
+from tests.support import ROOT, require_tool
 
 pytestmark = pytest.mark.qemu
+
+DIGITS = ROOT / "demo" / "digits.tflite"
 
 _MAIN = """
 #include <stdint.h>
@@ -154,6 +157,30 @@ def test_a_run_that_returns_a_number(tmp_path: Path) -> None:
     with_driver = replace(decoded, symbols={**decoded.symbols, DRIVER: 0x08000000})
     with pytest.raises(Refusal, match="another status"):
         SymbolicCall(with_driver, read_network(model), "elements").run(lambda: None)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("board", ["mps2_an386", "mps3_an547"])
+def test_the_command_for_a_slot(board: str) -> None:
+    found = as_json("prove", str(DIGITS), "--board", board, "--slot", "a")
+    assert (found["proven"], found["proven_from_call"], found["outputs_proven"]) == (False, True, 10)
+
+
+def test_a_slot_with_options_of_other_images(tmp_path: Path) -> None:
+    found = as_json("prove", str(DIGITS), "--image", str(tmp_path / "x.elf"), "--slot", "a", code=2)
+    assert found["error"] == "--slot builds an image of its own"
+
+
+def test_a_slot(tmp_path: Path) -> None:
+    """What is written into a slot is what is checked; the firmware that calls it sees to the premises."""
+    require_tool("arm-none-eabi-gcc")
+    image = api.load(DIGITS).compile("mps2_an386").generate("slot", slot="a").build()
+    (segment,) = read_image(image.path).constant
+    assert slot_image(image, find_board("mps2_an386")).code.startswith(segment[1])
+    assert prove(image.path, DIGITS).holds_from_call
+    weights = read_image(image.path).symbols["__tvm_param__digits_conv2d_weights"]
+    changed = flipped(image.path, weights + 2, 6, tmp_path)
+    assert not prove(changed, DIGITS).holds_from_call
 
 
 def test_exit_codes(application: Path, tmp_path: Path) -> None:

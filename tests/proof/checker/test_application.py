@@ -168,7 +168,7 @@ def test_the_command_for_a_slot(board: str) -> None:
 
 def test_a_slot_with_options_of_other_images(tmp_path: Path) -> None:
     found = as_json("prove", str(DIGITS), "--image", str(tmp_path / "x.elf"), "--slot", "a", code=2)
-    assert found["error"] == "--slot builds an image of its own"
+    assert found["message"] == "--slot builds an image of its own"
 
 
 def test_a_slot(tmp_path: Path) -> None:

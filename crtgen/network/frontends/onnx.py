@@ -31,6 +31,10 @@ _NO_SHAPES: Mapping[str, tuple[int, ...]] = MappingProxyType({})
 # Operators that accept a constant without elements.
 _EMPTY = {"Cast", "CastLike", "Concat", "Shape", "Size"}
 
+# Steps that help with operators which people's files have.
+_INSTEAD: Mapping[str, str] = {
+    "GroupQueryAttention": "export by torch.onnx without a cache: it writes MatMul and Softmax",
+}
 # For an operator of ONNX Runtime's own.
 _BEFORE = "convert the file that ONNX Runtime's optimiser got, or save one with ORT_ENABLE_BASIC"
 
@@ -180,6 +184,7 @@ def _convert(layer: OnnxLayer) -> Result:
     if row is None:
         theirs = layer.node.code.startswith(f"{DOMAIN}.")
         hint = _BEFORE if theirs else "docs/onnx.md lists those that are"
+        hint = _INSTEAD.get(layer.node.code.removeprefix(f"{DOMAIN}."), hint)
         raise RefusedOperator("the operator is not supported", hint)
     x = layer.x
     if x.dtype not in row.types:

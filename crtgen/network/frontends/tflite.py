@@ -23,6 +23,12 @@ from crtgen.network.ir import Graph
 __all__ = ["load_tflite"]
 
 _NO_SHAPES: Mapping[str, tuple[int, ...]] = MappingProxyType({})
+_LISTED = "docs/operators.md lists those that are"
+# Steps that help with operators which people's files have.
+_INSTEAD: Mapping[str, str] = {
+    "ATAN2": "make y and x outputs of the network, and call atan2f in the application",
+    "CUSTOM FlexMaxPool3D": "replace MaxPooling3D by two MaxPooling2D, the second over depth, which is equal",
+}
 
 
 def load_tflite(
@@ -90,7 +96,7 @@ def _convert(layer: TfliteLayer) -> Result:
     # Refuses operators, types and kinds of tensors that crtgen lacks.
     row = CONVERTERS.get(layer.operator.code)
     if row is None:
-        raise RefusedOperator("the operator is not supported", "docs/operators.md lists those that are")
+        raise RefusedOperator("the operator is not supported", _INSTEAD.get(layer.operator.code, _LISTED))
     if layer.operator.table not in ("NONE", row.options) and row.options:
         raise ValueError(f"the operator has {layer.operator.table} instead of {row.options}")
     if not layer.outputs:

@@ -165,4 +165,4 @@ def gru_case(name: str, op: Gru, x: Value, units: int, hidden: Quant | None = No
     after = [replace(v, name=f"{v.name}_next") for v in states]
     shape = (steps, batch, units) if op.time_major else (batch, steps, units)
     y = Value("y", shape, x.dtype, kept)
-    return Case(f"gru_{name}_own", op, Signature((x, *states, *weights), (y, *after)))
+    return Case(f"gru_{name}_onnx", op, Signature((x, *states, *weights), (y, *after)))

@@ -416,3 +416,10 @@ def test_a_layer_without_bias_is_one_with_zeros(code: str, absent: tuple[None, .
     x = random.integers(-100, 100, end).astype(np.int8)
     ((one,),), ((other,),) = (load_tflite(data).run([[x]]) for data in (plain, biased))
     assert one.tolist() == other.tolist()
+
+
+def test_an_angle_of_two_numbers_comes_with_a_next_step() -> None:
+    tensors = [Tensor(name, (1, 4), "float32") for name in "xya"]
+    with pytest.raises(UnsupportedError, match="ATAN2: the operator is not supported") as caught:
+        load_tflite(Model(tensors, [Operator("ATAN2", ["y", "x"], ["a"])], ["y", "x"], ["a"]).to_bytes())
+    assert "call atan2f in the application" in str(caught.value.hint)

@@ -127,6 +127,17 @@ def test_an_operator_of_another_domain() -> None:
     assert "com.acme.FusedGelu: the operator is not supported (node 'act')" in text
 
 
+def test_grouped_queries_come_with_a_next_step() -> None:
+    inputs = ["q", "k", "v", "", "", "s", "t"]
+    fields = {"domain": "com.microsoft", "num_heads": 2, "kv_num_heads": 1}
+    node = helper.make_node("GroupQueryAttention", inputs, ["y"], **fields)
+    ends = [floats(name, 1, 4, 8) for name in "qkvst"], [floats("y", 1, 4, 8)]
+    made = model([node], *ends, domains=[("com.microsoft", 1)])
+    with pytest.raises(UnsupportedError, match="GroupQueryAttention: the operator is not") as caught:
+        load_onnx(made.SerializeToString())
+    assert "export by torch.onnx without a cache" in str(caught.value.hint)
+
+
 def test_a_cycle() -> None:
     nodes = [
         helper.make_node("Add", ["x", "b"], ["a"], name="first"),

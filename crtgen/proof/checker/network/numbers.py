@@ -94,9 +94,9 @@ class _Placed:
         if isinstance(layer, MatrixProducts):
             yield self._products(layer)
 
-    def _choices(self, layer: ChoiceLayer | ExtremePlace, own: Sequence[int]) -> "_Pairs | _Places":
+    def _choices(self, layer: ChoiceLayer | ExtremePlace, own: Sequence[int]) -> "_Pairs | _ExtremePlaces":
         if isinstance(layer, ExtremePlace):
-            return _Places([self._cells(layer.rows[i]) for i in own], layer)
+            return _ExtremePlaces([self._cells(layer.rows[i]) for i in own], layer)
         operands = zip(*(layer.operands[i] for i in own), strict=True)
         return _Pairs([self._cells(o) for o in operands], layer)
 
@@ -258,7 +258,7 @@ class _Pairs:
             np.add.at(slopes, cells.at[symbols], (slopes[self.at] * steep)[symbols])
 
 
-class _Places:
+class _ExtremePlaces:
     at: Numbers
     low: Numbers
 

@@ -195,7 +195,8 @@ def _halves(x: Expr, rescale: Rescale) -> Expr | None:
             parts = [x * (m >> n), x * (m & (1 << n) - 1)]
             both = parts[0] + (parts[1] >> n)
             if not any(part.wraps for part in (*parts, both, both + constant)):
-                return both + constant >> bits
+                made: Expr = both + constant >> bits
+                return made
     return None
 
 

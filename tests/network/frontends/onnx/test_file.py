@@ -129,7 +129,7 @@ def test_an_operator_of_another_domain() -> None:
 
 def test_grouped_queries_come_with_a_next_step() -> None:
     inputs = ["q", "k", "v", "", "", "s", "t"]
-    fields = {"domain": "com.microsoft", "num_heads": 2, "kv_num_heads": 1}
+    fields: dict[str, Any] = {"domain": "com.microsoft", "num_heads": 2, "kv_num_heads": 1}
     node = helper.make_node("GroupQueryAttention", inputs, ["y"], **fields)
     ends = [floats(name, 1, 4, 8) for name in "qkvst"], [floats("y", 1, 4, 8)]
     made = model([node], *ends, domains=[("com.microsoft", 1)])

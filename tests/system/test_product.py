@@ -62,8 +62,10 @@ def _built(board: str, folder: Path) -> Path:
 
 
 @contextmanager
-def in_qemu(image: Path, machine: str = "mps2-an386") -> Iterator[tuple[Any, Callable[[], None]]]:
-    """The product, and what resets it."""
+def in_qemu(
+    image: Path, machine: str = "mps2-an386", loaded: dict[int, Path] | None = None
+) -> Iterator[tuple[Any, Callable[[], None]]]:
+    """The product, and what resets it; QEMU loads further files to addresses at each reset."""
     line, monitor = image.parent / "line", image.parent / "monitor"
     line_end, monitor_end = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
     for end, path in ((line_end, line), (monitor_end, monitor)):
@@ -82,6 +84,8 @@ def in_qemu(image: Path, machine: str = "mps2-an386") -> Iterator[tuple[Any, Cal
         ),
         *("-monitor", f"unix:{monitor}", "-serial", f"unix:{line}"),
     ]
+    for address, file in (loaded or {}).items():
+        command += ["-device", f"loader,file={file},addr={address}"]
     with subprocess.Popen(command) as device:
         try:
             asked, _ = monitor_end.accept()
@@ -90,6 +94,8 @@ def in_qemu(image: Path, machine: str = "mps2-an386") -> Iterator[tuple[Any, Cal
             yield Product(serial.sendall, lambda: serial.recv(4096)), lambda: asked.sendall(b"system_reset\n")
         finally:
             device.kill()
+            line.unlink()
+            monitor.unlink()
 
 
 @contextmanager

@@ -1,17 +1,20 @@
 """The sample of slots beside MCUboot: its partitions, and in QEMU the product's updates."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from crtgen.boards import find_board
+from crtgen.firmware.builder import ZephyrWorkspace
 from tests.support import ROOT
 from tests.system.test_product import images, in_qemu, play, spoiled
 from tests.zephyr.workspace import require_workspace, west_build
 
 SAMPLE = ROOT / "zephyr" / "samples" / "slots"
-OVERLAYS = sorted((SAMPLE / "boards").glob("*.overlay"))
+OVERLAYS = sorted(SAMPLE.glob("*/*.overlay"))
 
 
 def _numbers(pattern: str, text: str) -> tuple[int, int]:
@@ -20,7 +23,7 @@ def _numbers(pattern: str, text: str) -> tuple[int, int]:
     return int(found[1], 16), int(found[2], 16)
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_partitions_hold_the_slots_and_nothing_else(overlay: Path) -> None:
     """Images are linked for the addresses in the board's file; firmware must not get those memories."""
     text = overlay.read_text(encoding="utf-8")
@@ -45,3 +48,55 @@ def test_the_product_is_updated_on_zephyr(tmp_path: Path) -> None:
     with in_qemu(image, "mps2-an385") as (product, reset):
         told = play(product, reset, images("mps2_an385", spoiled(tmp_path)))
     assert any(line.startswith("crt box digits ") for line in told)
+
+
+IMAGES = {0: 0x20000, 1: 0x60000}  # MCUboot's two slots, in the order of its partitions
+IMAGE_SIZE = 0x40000
+
+
+def _require_mcuboot(workspace: ZephyrWorkspace) -> Path:
+    mcuboot = Path(workspace.top) / "bootloader" / "mcuboot"
+    if not mcuboot.is_dir():
+        pytest.skip(f"MCUboot was not tested: {mcuboot} is not there")
+    for package in ("cbor2", "click", "cryptography", "intelhex"):
+        pytest.importorskip(package, reason=f"MCUboot was not tested: its imgtool needs {package}")
+    return mcuboot
+
+
+def _signed(mcuboot: Path, image: bytes, version: str, output: Path, *options: str) -> Path:
+    raw = output.with_suffix(".raw")
+    raw.write_bytes(image)
+    key = mcuboot / "root-ec-p256.pem"
+    command = [sys.executable, str(mcuboot / "scripts" / "imgtool.py"), "sign", "-k", str(key)]
+    command += ["--header-size", "0x200", "--align", "8", "-v", version, "-S", hex(IMAGE_SIZE), *options]
+    subprocess.run([*command, str(raw), str(output)], check=True, capture_output=True, timeout=60)
+    return output
+
+
+@pytest.mark.zephyr
+@pytest.mark.timeout(900)
+def test_mcuboot_exchanges_the_firmware_and_leaves_the_models(tmp_path: Path) -> None:
+    """QEMU loads both images at each reset, so that MCUboot exchanges them each time."""
+    workspace = require_workspace()
+    mcuboot = _require_mcuboot(workspace)
+    folder = SAMPLE / "mcuboot"
+    overlay = f"-DDTC_OVERLAY_FILE={folder / 'mps2_an385.overlay'}"
+    boot = west_build(
+        *(workspace, "mps2_an385", mcuboot / "boot" / "zephyr", tmp_path / "boot", overlay),
+        *(f"-DZEPHYR_EXTRA_MODULES={SAMPLE / 'ram_flash'}", f"-DOVERLAY_CONFIG={folder / 'mcuboot.conf'}"),
+    )
+    built = west_build(
+        *(workspace, "mps2_an385", SAMPLE, tmp_path / "build", overlay),
+        *(f"-DZEPHYR_EXTRA_MODULES={ROOT}", "-DCONFIG_BOOTLOADER_MCUBOOT=y"),
+    )
+    image = built.with_suffix(".bin").read_bytes()
+    assert image.count(b"ready") == 1
+    old = _signed(mcuboot, image.replace(b"ready", b"READY"), "1.0.0", tmp_path / "old")
+    new = _signed(mcuboot, image, "1.1.0", tmp_path / "new", "--pad")
+    with in_qemu(boot, "mps2-an385", {IMAGES[0]: old, IMAGES[1]: new}) as (product, reset):
+        play(product, reset, images("mps2_an385", spoiled(tmp_path)))
+    changed = tmp_path / "changed"
+    changed.write_bytes(new.read_bytes().replace(b"ready", b"ReaDy"))
+    with in_qemu(boot, "mps2-an385", {IMAGES[0]: old, IMAGES[1]: changed}) as (product, _):
+        started = product.until("READY")
+    assert started[-1] == "READY", "an image whose signature is wrong is not taken"

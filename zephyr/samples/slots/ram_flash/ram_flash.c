@@ -6,7 +6,6 @@
 #include <zephyr/drivers/flash.h>
 
 #define NODE DT_NODELABEL(ram_flash)
-#define MEMORY ((uint8_t *)DT_REG_ADDR(NODE))
 #define SIZE DT_REG_SIZE(NODE)
 #define BLOCK DT_PROP(DT_NODELABEL(flash1), erase_block_size)
 #define UNIT DT_PROP(DT_NODELABEL(flash1), write_block_size)
@@ -16,13 +15,19 @@ static int is_inside(off_t offset, size_t size)
     return (offset >= 0) && ((size_t)offset <= SIZE) && (size <= SIZE - (size_t)offset);
 }
 
+/* The sum is of integers, since the memory may begin at address 0. */
+static uint8_t *at(off_t offset)
+{
+    return (uint8_t *)((uintptr_t)DT_REG_ADDR(NODE) + (uintptr_t)offset);
+}
+
 static int ram_flash_read(const struct device *device, off_t offset, void *data, size_t size)
 {
     ARG_UNUSED(device);
     if (!is_inside(offset, size)) {
         return -EINVAL;
     }
-    (void)memcpy(data, &MEMORY[offset], size);
+    (void)memcpy(data, at(offset), size);
     return 0;
 }
 
@@ -33,7 +38,7 @@ static int ram_flash_write(const struct device *device, off_t offset, const void
         return -EINVAL;
     }
     for (size_t i = 0; i < size; i++) {
-        MEMORY[(size_t)offset + i] &= ((const uint8_t *)data)[i];
+        at(offset)[i] &= ((const uint8_t *)data)[i];
     }
     return 0;
 }
@@ -44,7 +49,7 @@ static int ram_flash_erase(const struct device *device, off_t offset, size_t siz
     if (!is_inside(offset, size) || (offset % BLOCK != 0) || (size % BLOCK != 0)) {
         return -EINVAL;
     }
-    (void)memset(&MEMORY[offset], 0xff, size);
+    (void)memset(at(offset), 0xff, size);
     return 0;
 }
 

@@ -190,7 +190,7 @@ class Weighted(Layer):
 
     def _scale(self, x: Tensor, w: Tensor, c: int) -> float:
         own = w.scales[c % len(w.scales)]
-        if self.operator.code == _DENSE:  # a product in float32
+        if self.operator.code == _DENSE and len(w.scales) == 1:  # a product in float32
             return _float32(x.scales[0] * own) / self.output.scales[0]
         return x.scales[0] * own / self.output.scales[0]
 

@@ -142,3 +142,25 @@ def test_high_mul() -> None:
 def test_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(Refusal, match="not of integers"):
         Network(model_path("ad01_float32"))
+
+
+MOBILE = ROOT / "tests/system/census/files/keras_mobile_int8.tflite"
+
+
+def test_an_output_that_equals_its_input_keeps_the_symbol() -> None:
+    """MUL by a constant maps 121 to 127 to themselves, and code for it may be simplified to nothing."""
+    network = Network(MOBILE)
+    multiplied, following = network.layers[6:8]
+    source = multiplied.operator.inputs[0]
+    assert all(isinstance(v, Symbol) and v.tensor == source for v in network.prepared(multiplied))
+    assert multiplied.proven_outputs() == set(range(8))
+    assert following in network.readers[source]
+
+
+def test_scales_of_channels_are_multiplied_in_double() -> None:
+    """As in TFLite's fully connected layers: a product in float32 gives the sum -58,921 another output."""
+    network = Network(MOBILE)
+    dense = network.layers[9]
+    network.prepared(dense)
+    assert isinstance(dense, SumLayer)
+    assert dense.function(2, np.array([-58922, -58921, -58920])).tolist() == [-109, -109, -108]

@@ -75,12 +75,41 @@ class ElementLayer(SumLayer):
         self.all_of = [(int(low.min()), int(high.max())) for low, high in ends]
         self.rises = self._rises()
         values = super().prepare()
+        kept: dict[tuple[Channel, int, int], bool] = {}
+        self._pair_ends: dict[tuple[tuple[int, int], ...], tuple[int, int]] = {}
         for i, operands in enumerate(self.operands):
             symbols = frozenset(v for v in operands if isinstance(v, Symbol))
             if len(symbols) > 1:
                 self.pairs.setdefault(symbols, []).append(i)
-                values[i] = self.symbol(i, *self.limits, operands)
+                values[i] = self.symbol(i, *self._ends_of(operands), operands)
+            for symbol in symbols if len(symbols) == 1 else ():
+                key = _channel(operands), symbol.low, symbol.high
+                if key not in kept:
+                    kept[key] = self._keeps(*key)
+                if kept[key]:  # code that is simplified leaves nothing to recognise
+                    values[i] = symbol
+                    self.proven.add(i)
+                    self.network.keeps(self.operator.output, symbol.tensor)
         return values
+
+    def _ends_of(self, operands: tuple[Value, ...]) -> tuple[int, int]:
+        # The smallest and the largest output of two symbols; ``last`` never falls.
+        if not self.joint:
+            return self.limits
+        key = tuple((v.low, v.high) for v in operands if isinstance(v, Symbol))
+        if key not in self._pair_ends:
+            a, b = (self.part(which, np.array(ends)) for which, ends in enumerate(key))
+            joined = np.add.outer(a, b) if self.joint == "add" else np.multiply.outer(a, b)
+            outputs = self.last(np.array([joined.min(), joined.max()]))
+            self._pair_ends[key] = int(outputs[0]), int(outputs[1])
+        return self._pair_ends[key]
+
+    def _keeps(self, channel: Channel, low: int, high: int) -> bool:
+        # True if the output equals its symbol for all of the symbol's values.
+        return all(
+            bool((self.function(channel, values) == values).all())
+            for values in (np.array([low, high]), np.arange(low, high + 1))
+        )
 
     def data_inputs(self) -> Sequence[int]:
         return self.operator.inputs
@@ -126,13 +155,17 @@ class ElementLayer(SumLayer):
             symbols = {v for v in operands if isinstance(v, Symbol)}
             if len(symbols) > 1:
                 continue
-            channel = tuple(None if isinstance(v, Symbol) else v for v in operands)
+            channel = _channel(operands)
             whose = channel.index(None) if symbols else 0
             self.ranges[channel] = self.all_of[whose]
             yield i, channel, 0, dict.fromkeys(symbols, 1)
 
     def needs(self, outputs: set[int]) -> set[Symbol]:
         return {v for i in outputs for v in self.operands[i] if isinstance(v, Symbol)}
+
+
+def _channel(operands: tuple[Value, ...]) -> tuple[int | None, ...]:
+    return tuple(None if isinstance(v, Symbol) else v for v in operands)
 
 
 class Composed(SumLayer):

@@ -216,6 +216,11 @@ class Network:
             layer.proven.add(output)
         return found
 
+    def keeps(self, tensor: int, source: int) -> None:
+        # A tensor has symbols of another one: who reads the first may be reached by those, too.
+        known = self.readers.setdefault(source, [])
+        known += [layer for layer in self.readers.get(tensor, ()) if layer not in known]
+
     def proven_symbols(self) -> frozenset[Symbol]:
         found = ((layer.values or (), layer.proven_outputs()) for layer in self.layers)
         values = (values[i] for values, proven in found for i in proven if values)

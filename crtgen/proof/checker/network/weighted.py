@@ -133,9 +133,13 @@ class TransposedConvolution(_Weighted):
 
 class FullyConnectedLayer(_Weighted):
     def scales(self, x: int, w: int, channels: int) -> list[float]:
-        """Return the scales of the products; here TFLite multiplies the two scales in float32."""
+        """Return the scales of the products. TFLite multiplies the two scales in float32 if the weights have
+        one scale, in double if each channel has its own.
+        """
         f, scales, y = self.file, self.file.scales(w), self.operator.output
-        return [float(f.scales(x)[0] * scales[c % len(scales)]) / f.scale(y) for c in range(channels)]
+        if len(scales) > 1:
+            return super().scales(x, w, channels)
+        return [float(f.scales(x)[0] * scales[0]) / f.scale(y)] * channels
 
     def sums(self) -> Iterator[Summed]:
         activation = 0  # what a file without options means

@@ -134,12 +134,17 @@ REAL = (
     "feather_nrf52840",
     "feather_rp2040",
     "frdm_k64f",
+    "frdm_mcxa153",
+    "frdm_mcxn236",
     "frdm_mcxn947",
+    "kit_pse84_eval",
+    "max78000fthr",
     "metro_m4",
     "mimxrt1050_evk",
     "mimxrt1060_evk",
     "nrf52840dk",
     "nrf5340dk",
+    "nrf54h20dk",
     "nrf54l15dk",
     "nucleo_c031c6",
     "nucleo_f411re",
@@ -172,6 +177,7 @@ REAL = (
     "stm32n6570_dk",
     "stm32vldiscovery",
     "teensy41",
+    "xg24_dk2601b",
     "xiao_nrf52840",
     "xiao_rp2040",
     "xiao_rp2350",
@@ -182,13 +188,19 @@ ONLY_ZEPHYR = (
     "ek_ra8p1",
     "ensemble_e8_dk_he",
     "ensemble_e8_dk_hp",
+    "frdm_mcxa153",
+    "frdm_mcxn236",
+    "kit_pse84_eval",
+    "max78000fthr",
     "mimxrt1050_evk",
     "mimxrt1060_evk",
+    "nrf54h20dk",
     "nucleo_n657x0_q",
     "numaker_m55m1",
     "pico_plus2",
     "stm32n6570_dk",
     "teensy41",
+    "xg24_dk2601b",
 )
 
 WITHOUT_USB = (
@@ -203,7 +215,10 @@ WITHOUT_USB = (
     "ensemble_e8_dk_hp",
     "feather_m4",
     "feather_nrf52840",
+    "kit_pse84_eval",
+    "max78000fthr",
     "metro_m4",
+    "nrf54h20dk",
     "nucleo_n657x0_q",
     "numaker_m55m1",
     "olimex_stm32_h405",
@@ -241,6 +256,8 @@ def test_the_memories_of_some_chips() -> None:
     assert sizes["teensy41"] == (8192, 256)
     assert sizes["stm32n6570_dk"] == (131072, 1024)
     assert sizes["ensemble_e8_dk_hp"] == (5632, 1024)
+    assert sizes["nrf54h20dk"] == (328, 760)
+    assert sizes["max78000fthr"] == (512, 48)
     assert sum(m.size for m in find_board("nucleo_n657x0_q").memories if m.kind == "ram") == 3327 << 10
     assert sizes["nucleo_u031r8"] == (64, 12)
     assert sizes["nucleo_u083rc"] == (256, 40)

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -66,7 +68,8 @@ def in_qemu(
     image: Path, machine: str = "mps2-an386", loaded: dict[int, Path] | None = None
 ) -> Iterator[tuple[Any, Callable[[], None]]]:
     """The product, and what resets it; QEMU loads further files to addresses at each reset."""
-    line, monitor = image.parent / "line", image.parent / "monitor"
+    folder = Path(mkdtemp())  # whose path is short enough for sockets
+    line, monitor = folder / "line", folder / "monitor"
     line_end, monitor_end = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
     for end, path in ((line_end, line), (monitor_end, monitor)):
         end.bind(str(path))
@@ -94,8 +97,7 @@ def in_qemu(
             yield Product(serial.sendall, lambda: serial.recv(4096)), lambda: asked.sendall(b"system_reset\n")
         finally:
             device.kill()
-            line.unlink()
-            monitor.unlink()
+            rmtree(folder)
 
 
 @contextmanager

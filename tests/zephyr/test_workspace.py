@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from crtgen import api
 from crtgen.base.errors import DeviceFault
-from crtgen.boards import find_board
+from crtgen.boards import all_boards, find_board
 from crtgen.cli.app import app
 from crtgen.compiler.request import Request
 from crtgen.device.rpc.client import Client
@@ -200,10 +200,10 @@ def write_application(directory: Path, call: str) -> None:
         f"{call}\n"
     )
     (directory / "src" / "main.c").write_text(
-        "#include <zephyr/zephyr.h>\n"
+        "#include <zephyr/kernel.h>\n"
         "#include <kws.h>\n"
         "#include <sine.h>\n"
-        "void main(void)\n"
+        "int main(void)\n"
         "{\n"
         "    int8_t in[490] = {0}, out[12], x = 0, y = 0;\n"
         "    struct kws_outputs outputs = {out};\n"
@@ -279,8 +279,13 @@ def test_crtgen_add_model_places_parts(
 def configure(
     workspace: ZephyrWorkspace, board: str, source: Path, build: Path
 ) -> "subprocess.CompletedProcess[str]":
-    """CMake's part of a build."""
-    command = ["west", "build", "-c", "--cmake-only", "-b", board, "-d", str(build), str(source)]
+    """CMake's part of a build, for a board of crtgen or, if it has none of this name, of Zephyr."""
+    name = (
+        found.zephyr_name(workspace.version)
+        if (found := {each.name: each for each in all_boards()}.get(board))
+        else board
+    )
+    command = ["west", "build", "-c", "--cmake-only", "-b", name, "-d", str(build), str(source)]
     return subprocess.run(
         [*command, "--", f"-DZEPHYR_EXTRA_MODULES={ROOT}"],
         cwd=workspace.top,

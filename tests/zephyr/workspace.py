@@ -30,7 +30,8 @@ def require_workspace(module: bool = False) -> ZephyrWorkspace:
 
 def west_build(workspace: ZephyrWorkspace, board: str, source: Path, build: Path, *cmake: str) -> Path:
     """The ELF of a plain ``west build`` from the workspace."""
-    command = ["west", "build", "-o=-j2", "-b", board, "-d", str(build), str(source), "--", *cmake]
+    name = find_board(board).zephyr_name(workspace.version)
+    command = ["west", "build", "-o=-j2", "-b", name, "-d", str(build), str(source), "--", *cmake]
     environment = workspace.environment()
     result = subprocess.run(
         command, cwd=workspace.top, env=environment, capture_output=True, text=True, timeout=280

@@ -11,7 +11,7 @@ from crtgen.compiler.codegen.render import render
 from crtgen.firmware.project.firmware import FirmwareRequest
 from crtgen.firmware.project.sample import sample_files
 
-__all__ = ["library_file", "platform_files", "read_me"]
+__all__ = ["board_files", "library_file", "platform_files", "read_me"]
 
 _CONF = {
     "server": ("CONFIG_CRTGEN_RECEIVE_SIZE={receive_buffer}",),
@@ -126,10 +126,23 @@ def read_me(firmware: FirmwareRequest, title: str, version: str, models: tuple[o
     return render("project/zephyr/README.md.j2", v=view)
 
 
+def board_files(board: Board) -> list[str]:
+    """Return where an application has files for the board, without suffix, for each of its names.
+
+    Zephyr looks for ``boards/<board>_<qualifiers>``. Zephyr 4 refuses a file of this name without the SoC if
+    the board has several SoCs. A former name that is equal to it has its files in ``boards/before-4``, where
+    the application's CMakeLists.txt looks.
+    """
+    names = [entry.name.split("/") for entry in board.zephyr]
+    refused = {"_".join([name[0], *name[2:]]) for name in names if len(name) > 2}
+    files = ["_".join(name) for name in names]
+    return [f"boards/before-4/{file}" if file in refused else f"boards/{file}" for file in files]
+
+
 def _mailbox(board: Board) -> dict[str, str]:
     # The driver of the board's mailbox; it is for this board only, by each of its names.
     view = _MailboxView(board.name, f"{board.mailbox:#010x}")
-    confs = (f"boards/{entry.name.replace('/', '_')}.conf" for entry in board.zephyr)
+    confs = (f"{path}.conf" for path in board_files(board))
     return {
         "src/mailbox.c": render("project/common/mailbox.c.j2", v=view),
         **dict.fromkeys(confs, "CONFIG_CRTGEN_MAILBOX=y\n"),

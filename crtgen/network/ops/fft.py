@@ -180,7 +180,8 @@ class _Transformer(ABC):
 
     @abstractmethod
     def _kept(self, x: Numbers) -> Numbers:
-        """Round a sum as the type does."""
+        ...  # rounded as the type does
+        # rounded as the type does
 
     @abstractmethod
     def _divided(self, x: Pair, by: int) -> Pair:

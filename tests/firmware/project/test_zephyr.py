@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from posixpath import normpath
 from typing import Unpack
 
 import pytest
@@ -13,6 +14,7 @@ from crtgen.compiler.request import Request
 from crtgen.firmware.builder import build_project, find_workspace, west
 from crtgen.firmware.builder.west import ZephyrWorkspace
 from crtgen.firmware.project import FirmwareRequest, OptionFields, Project, ProjectOptions, generate_project
+from crtgen.firmware.project.zephyr import board_files
 from tests.firmware.project.toy import METADATA, toy
 
 BOARDS = [board.name for board in all_boards() if "zephyr" in board.platforms]
@@ -188,10 +190,19 @@ def test_a_toolchain_is_chosen_only_where_none_is(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize("board", ["mps3_an547", "corstone300_fvp"])
 def test_an_overlay_for_each_name_of_a_board(board: str) -> None:
     """A file's name is the board's, with its qualifiers; each of them chooses the large memory."""
-    for entry in find_board(board).zephyr:
-        name = f"boards/{entry.name.replace('/', '_')}.overlay"
-        text = project(board).files[name].decode()
+    files = project(board).files
+    for path in board_files(find_board(board)):
+        text = files[f"{path}.overlay"].decode()
         included = re.search(r'#include "(.*)"', text)
         if included:
-            text = project(board).files[f"boards/{included[1]}"].decode()
+            text = files[normpath(f"{path}/../{included[1]}")].decode()
         assert "zephyr,sram = &isram;" in text
+
+
+@pytest.mark.parametrize("board", ["mps3_an547", "corstone300_fvp"])
+def test_no_file_has_a_name_that_zephyr_4_refuses(board: str) -> None:
+    """That without the SoC, of a board with several."""
+    files = project(board).files
+    assert not [path for path in files if path.startswith("boards/mps3_an547.")]
+    assert "boards/before-4/mps3_an547.overlay" in files
+    assert ("boards/before-4/mps3_an547.conf" in files) == (board == "mps3_an547")  # QEMU has a mailbox

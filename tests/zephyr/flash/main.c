@@ -1,12 +1,12 @@
 /* Slots on Zephyr's simulated flash: three starts, each of which exchanges the model. */
 #include "flash_port.h"
 
-#include <device.h>
-#include <drivers/flash.h>
-#include <drivers/flash/flash_simulator.h>
-#include <sys/printk.h>
+#include <zephyr/device.h>
+#include <zephyr/drivers/flash.h>
+#include <zephyr/drivers/flash/flash_simulator.h>
+#include <zephyr/sys/printk.h>
 
-void main(void)
+int main(void)
 {
     static uint8_t work[16] __attribute__((aligned(16)));
     const struct device *device = DEVICE_DT_GET(DT_NODELABEL(slots_flash));
@@ -15,7 +15,7 @@ void main(void)
     struct crt_flash flash;
     if (crt_flash_of_zephyr(&flash, &zephyr) != CRT_OK) {
         printk("no flash\n");
-        return;
+        return 0;
     }
     for (int i = 0; i < 3; i++) {
         printk("%d\n", (int)live(&flash, zephyr.base, (uintptr_t)work, 0));

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from crtgen.compiler.kernels.engine.parts import Parts
     from crtgen.compiler.kernels.engine.registry import Design, applicable, design, select
     from crtgen.compiler.kernels.rows.row_loop import Outline, find_outline
-    from crtgen.compiler.kernels.rows.row_stage import RowStage, makes_operand, runs_by_rows, takes_rows
+    from crtgen.compiler.kernels.rows.row_stage import RowStage, makes_operand, runs_in_loops, takes_rows
 
 __all__ = [
     "Const",
@@ -50,7 +50,7 @@ __all__ = [
     "find_outline",
     "makes_operand",
     "on_two_cores",
-    "runs_by_rows",
+    "runs_in_loops",
     "select",
     "takes_rows",
 ]

@@ -18,6 +18,7 @@ from crtgen.compiler.kernels import RowStage
 from crtgen.compiler.kernels.engine.kernel import Kernel
 from crtgen.compiler.plan.slot import ArenaPart, ArenaSlot
 from crtgen.network.ir import Graph, Node, Signature, Value
+from crtgen.network.ops import Concat
 
 __all__ = [
     "Branch",
@@ -70,7 +71,8 @@ class Stage:
         values = tuple(graph.values[name] for name in (self.image, *inputs))
         shortcut = None if self.layer is None else (self.layer.op, graph.signature(self.layer))
         sig = Signature(values, graph.signature(self.node).outputs)
-        return RowStage(self.node.op, sig, shortcut, self.since)
+        turned = isinstance(self.node.op, Concat) and self.image != self.node.inputs[0]
+        return RowStage(self.node.op, sig, shortcut, self.since, turned)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from crtgen.compiler.kernels import (
     Target,
     find_outline,
     makes_operand,
-    runs_by_rows,
+    runs_in_loops,
 )
 from crtgen.compiler.kernels.engine.known import Known
 from crtgen.compiler.kernels.rows.row_loop import row_loop
@@ -32,7 +32,7 @@ from crtgen.compiler.plan.places import BufferUse, Liveness, find_leads, find_li
 from crtgen.compiler.plan.plan import Call, Item, Plan, RowLoop, RowStream, Stage
 from crtgen.compiler.plan.planner import make_plan
 from crtgen.network.ir import Graph
-from crtgen.network.ops import Add
+from crtgen.network.ops import Add, Concat
 from crtgen.network.passes import Rewrite
 
 __all__ = ["loop_over_rows"]
@@ -419,7 +419,11 @@ def _backward(line: _ItemLine, chain: _StageChain) -> Iterator[_StageChain]:
     # The chain, and every longer one that ends as it does.
     yield chain
     first = chain.stages[0]
-    either = isinstance(first.node.op, Add) and first.layer is None and len(chain.items) == len(chain.stages)
+    either = (
+        isinstance(first.node.op, Add | Concat)
+        and first.layer is None
+        and len(chain.items) == len(chain.stages)
+    )
     for image in dict.fromkeys(first.node.inputs if either else (first.image,)):
         maker = line.maker(image)
         if maker is None or _next(line, maker) not in chain.items:
@@ -454,11 +458,11 @@ def _next(line: _ItemLine, at: int) -> int | None:
     if isinstance(use, RowLoop):
         images = use.inputs[:1]
     else:
-        images = use.inputs if isinstance(use.node.op, Add) else use.inputs[:1]
+        images = use.inputs if isinstance(use.node.op, Add | Concat) else use.inputs[:1]
     return reader if output in images and _runs_by_rows(line, item) and _runs_by_rows(line, use) else None
 
 
 def _runs_by_rows(line: _ItemLine, item: Item) -> bool:
     if isinstance(item, RowLoop):
         return not isinstance(item, RowStream)
-    return item.name not in line.apart and runs_by_rows(item.node.op, line.graph.signature(item.node))
+    return item.name not in line.apart and runs_in_loops(item.node.op, line.graph.signature(item.node))

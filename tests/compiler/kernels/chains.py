@@ -13,8 +13,10 @@ from crtgen.network.ops.attrs import require
 from crtgen.network.ops.binary import Add
 from crtgen.network.ops.conv import Conv2d, DepthwiseConv2d
 from crtgen.network.ops.pool import AveragePool2d, MaxPool2d
+from crtgen.network.ops.resize import ResizeNearest
+from crtgen.network.ops.shape import Concat
 
-__all__ = ["Chain", "Stage", "SumBeside", "Windowed", "loop_kernels", "stream_kernels"]
+__all__ = ["Chain", "Joined", "Stage", "SumBeside", "Windowed", "loop_kernels", "stream_kernels"]
 
 Windowed: TypeAlias = Conv2d | DepthwiseConv2d | AveragePool2d | MaxPool2d
 
@@ -56,13 +58,29 @@ class SumBeside(Op):
         return f"{' '.join(map(_text, self.stages))} projected={self.projected}"
 
 
-Stage: TypeAlias = Windowed | Add | SumBeside
+@dataclass(frozen=True, slots=True)
+class Joined(Op):
+    """The channels of the image and of another one; of the other one first if ``turned``."""
+
+    name: ClassVar[str] = "joined"
+    unscaled: ClassVar[bool] = True
+
+    turned: bool = False
+
+    def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
+        return Concat(3).infer(inputs)
+
+    def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        return Concat(3).reference(sig, arrays[::-1] if self.turned else arrays)
+
+
+Stage: TypeAlias = Windowed | Add | SumBeside | Joined | ResizeNearest
 
 
 def _others(stage: Stage) -> int:
     """How many inputs a stage has beside the image: weights and bias, or what the other operand needs."""
     match stage:
-        case Add():
+        case Add() | Joined():
             return 1
         case SumBeside():
             return 1 + _others(stage.layer)
@@ -160,6 +178,8 @@ def _stages(chain: Op, sig: Signature) -> tuple[list[RowStage], int]:
         if isinstance(stage, SumBeside):
             layer, sums = stage.signatures(part)
             stages.append(RowStage(stage.add, sums, (stage.layer, layer)))
+        elif isinstance(stage, Joined):
+            stages.append(RowStage(Concat(3), part, turned=stage.turned))
         else:
             stages.append(RowStage(stage, part))
     return stages, chain.rows

@@ -15,9 +15,10 @@ from crtgen.network.ops import (
     DepthwiseConv2d,
     MaxPool2d,
     Padding,
+    ResizeNearest,
 )
 from crtgen.network.ops.case import floats, int8s, make, weights_and_bias
-from tests.compiler.kernels.chains import Chain, Stage, SumBeside, Windowed
+from tests.compiler.kernels.chains import Chain, Joined, Stage, SumBeside, Windowed
 
 __all__ = ["SAME", "Beside", "Layer", "chain", "random_case", "row_loop_cases"]
 
@@ -53,9 +54,10 @@ def chain(name: str, x: Value, layers: Sequence[Layer], rows: int) -> Case:
 
 
 def _made(name: str, stage: Stage, inputs: Sequence[Value], quant: Quant) -> Value:
-    """What a stage makes; a pooling keeps the quantisation."""
+    """What a stage makes; a pooling or a move keeps the quantisation."""
     ((shape, dtype),) = stage.infer(inputs)
-    kept = inputs[0].quant if isinstance(stage, AveragePool2d | MaxPool2d) else quant
+    keeps = isinstance(stage, AveragePool2d | MaxPool2d | Joined | ResizeNearest)
+    kept = inputs[0].quant if keeps else quant
     return Value(name, shape, dtype, None if dtype is DType.FLOAT32 else kept)
 
 
@@ -68,6 +70,8 @@ def _stage(name: str, layer: Layer, x: Value, image: Value) -> tuple[Stage, list
         return SumBeside(beside, projected, layer.add), [x, *others]
     if isinstance(layer, tuple):
         return layer[0], _constants(name, layer, image)
+    if isinstance(layer, Joined):
+        return layer, [Value(f"other_{name}", (*image.shape[:3], 4), image.dtype, image.quant)]
     if not isinstance(layer, Add):
         return layer, []
     other = int8s(f"other_{name}", image.shape, 0.08, 5) if x.quant else floats(f"other_{name}", image.shape)
@@ -88,6 +92,24 @@ def row_loop_cases() -> Iterator[Case]:
     yield from _pairs()
     yield from _chains()
     yield from _projections()
+    yield from _joined()
+
+
+def _joined() -> Iterator[Case]:
+    """Concatenations of channels, and images that are enlarged: the way up in a U-Net."""
+    x, same = int8s("x", (1, 6, 8, 8), 0.05, -11), (Conv2d((1, 1), SAME, activation=RELU), (3, 3, 8))
+    for turned in (False, True):
+        name, joined = ("before", Joined(True)) if turned else ("behind", Joined())
+        for rows in (1, 3):
+            yield chain(f"{name}_by_{rows}", x, [joined, same], rows)
+        yield chain(f"{name}_within", x, [same, joined, same], 2)
+        yield chain(f"{name}_last", x, [same, joined], 2)
+        for rows in (1, 2, 6):
+            yield chain(f"up_{name}_by_{rows}", x, [ResizeNearest((12, 16)), joined, same], rows)
+        yield chain(f"up_{name}_float", floats("x", (1, 3, 2, 4)), [ResizeNearest((6, 4)), joined, same], 2)
+    yield chain("up_pointwise", x, [ResizeNearest((12, 16)), (CLAMPED, (1, 1, 4))], 4)
+    yield chain("up_three", x, [ResizeNearest((18, 8), half_pixel_centers=True), same], 3)
+    yield chain("up_last", x, [same, Joined(), (Conv2d((2, 2), SAME), (3, 3, 4))], 1)
 
 
 def _pairs() -> Iterator[Case]:

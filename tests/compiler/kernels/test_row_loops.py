@@ -13,9 +13,19 @@ from crtgen.compiler.codegen import generate_c
 from crtgen.compiler.kernels import Kernel, Target, select
 from crtgen.compiler.plan import Plan, loop_over_rows, make_plan
 from crtgen.network.ir import Graph, Node, Signature, Value
-from crtgen.network.ops import Add, AveragePool2d, Case, Conv2d, DepthwiseConv2d, MaxPool2d, Padding, Relu
+from crtgen.network.ops import (
+    Add,
+    AveragePool2d,
+    Case,
+    Conv2d,
+    DepthwiseConv2d,
+    MaxPool2d,
+    Padding,
+    Relu,
+    ResizeNearest,
+)
 from crtgen.network.ops.case import floats, int8s, make
-from tests.compiler.kernels.chains import Chain, Stage, SumBeside, loop_kernels, stream_kernels
+from tests.compiler.kernels.chains import Chain, Joined, Stage, SumBeside, loop_kernels, stream_kernels
 from tests.compiler.kernels.overlays import guarded
 from tests.compiler.kernels.program import Run, check_outputs, run_plans_on_host, run_plans_on_qemu
 from tests.compiler.kernels.row_loop_cases import (
@@ -91,8 +101,10 @@ def test_reference_is_one_after_the_other(case: Case) -> None:
 
 def _rows_read(stage: Stage, sig: Signature, made: range) -> set[int]:
     """Rows of its image that the windows of a stage span for these rows of its output."""
-    if isinstance(stage, Add | SumBeside):
+    if isinstance(stage, Add | Joined | SumBeside):
         return set(made)
+    if isinstance(stage, ResizeNearest):
+        return {int(row) for row in stage.sources(sig)[0][made.start : made.stop]}
     taps, spread = (
         (stage.window[0], 1)
         if isinstance(stage, AveragePool2d | MaxPool2d)
@@ -118,18 +130,21 @@ def _reads(case: Case) -> Iterator[tuple[int, dict[int, set[int]]]]:
             stage, others = op.stages[number], op.inputs_of(number)
             if isinstance(stage, SumBeside):
                 reads[others[0]] = _rows_read(stage.layer, stage.signatures(sig)[0], made)
-            elif isinstance(stage, Add):
+            elif isinstance(stage, Add | Joined):
                 reads[others[0]] = set(made)
         yield end, {**reads, 0: image}
 
 
 def _hits(case: Case, index: int, lead: int) -> bool:
-    """Whether a block overwrites a byte of an input's row that a later one reads."""
-    blocks = list(_reads(case))
+    """True if a block overwrites a byte of an input's row that a later one reads, or that the block itself
+    reads while it writes.
+    """
+    op, blocks = _stream(case), list(_reads(case))
+    own = 0 if isinstance(op.stages[-1], Joined) and index in op.inputs_of(len(op.stages) - 1) else 1
     image, y = case.sig.inputs[index], case.sig.y
     row, out_row = image.nbytes // image.shape[1], y.nbytes // y.shape[1]
     for number, (end, _) in enumerate(blocks):
-        later = [r for _, reads in blocks[number + 1 :] for r in reads[index]]
+        later = [r for _, reads in blocks[number + own :] for r in reads[index]]
         if later and end * out_row > lead + min(later) * row:
             return True
     return False

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,18 @@ from crtgen.compiler.level import LEVELS
 from crtgen.compiler.plan import Plan, RowLoop, loop_over_rows, make_plan, row_loops
 from crtgen.network.frontends import load
 from crtgen.network.ir import Graph, Quant, Value
-from crtgen.network.ops import Activation, Add, Conv2d, DepthwiseConv2d, MaxPool2d, Padding, Relu, Sub
+from crtgen.network.ops import (
+    Activation,
+    Add,
+    Concat,
+    Conv2d,
+    DepthwiseConv2d,
+    MaxPool2d,
+    Padding,
+    Relu,
+    ResizeNearest,
+    Sub,
+)
 from crtgen.network.passes import DEFAULT_PASSES, Rewrite, run_passes
 from tests.compiler.kernels.program import Run, check_outputs, run_plans_on_host
 from tests.network.passes.networks import Network, draw
@@ -371,6 +383,33 @@ def test_what_loops_compute(tmp_path: Path) -> None:
     outputs = run_plans_on_host(tmp_path, runs)
     wrong = [check_outputs(run, out) for (run, _), out in zip(runs, outputs, strict=True)]
     assert not any(wrong), "\n".join(filter(None, wrong))
+
+
+def _up_and_down(real: bool, skip_first: bool) -> Graph:
+    """A U-Net of one level: its skip connection is joined with the enlarged image."""
+    net = Network(real)
+    skip = net.layer("down", AROUND, net.input("x", 1, 16, 16, 4), (8, 3, 3, 4))
+    low = net.layer("low", AROUND, net.node("pool", MaxPool2d((2, 2), (2, 2)), skip), (12, 3, 3, 8))
+    up = net.node("up", ResizeNearest((16, 16)), low)
+    joined = net.node("join", Concat(3), *((skip, up) if skip_first else (up, skip)))
+    return net.graph(net.layer("out", AROUND, joined, (4, 3, 3, 20)))
+
+
+@pytest.mark.cc
+def test_a_skip_connection_is_joined_row_by_row(tmp_path: Path) -> None:
+    """Neither the enlarged image nor the joined one is ever whole."""
+    runs = []
+    for real, skip_first in product((False, True), repeat=2):
+        graph = _up_and_down(real, skip_first)
+        whole, plan, _ = _looped(graph)
+        (loop,) = _loops(plan)
+        assert loop.inner == ("up_out", "join_out")
+        size = 4 if real else 1
+        assert whole.arena >= 16 * 16 * (20 + 20) * size
+        assert plan.arena < 16 * 16 * 18 * size
+        runs.append((Run(f"{real} {skip_first}", graph, {"x": draw(graph.values["x"], 1)}), plan))
+    outputs = run_plans_on_host(tmp_path, runs)
+    assert not any(check_outputs(run, out) for (run, _), out in zip(runs, outputs, strict=True))
 
 
 def test_time_grows_about_as_the_network() -> None:

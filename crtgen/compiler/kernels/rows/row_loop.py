@@ -29,10 +29,12 @@ Example
         2             3  4  5       3          4, 5       6
         3             5  6  7       5          6, 7       8
 
-Three things are different at the edges of this picture. Windows that share no rows (pooling 2x2 with stride
+Four things are different at the edges of this picture. Windows that share no rows (pooling 2x2 with stride
 2) need no bookkeeping: one call of the stage before fills the stripe. The first stage reads its image in
 place, and copies only windows that reach beyond an edge. A layer that computes the other operand of an
-addition runs along, and its output is in scratch until it is added.
+addition runs along, and its output is in scratch until it is added. An image that is enlarged by repeated
+rows is a first stage: it reads row ``y // repeats`` for row y, and the joined rows of a U-Net's way up, of
+this image and of the skip connection, are never whole.
 
 The hard step is to say what the output may overwrite (``_leaves``): when a block is written, the first stage
 has read a known part of its image, and what it has read is free.
@@ -61,7 +63,7 @@ from crtgen.compiler.kernels.rows.row_stage import (
     step_of,
 )
 from crtgen.network.ir import Value
-from crtgen.network.ops import Add
+from crtgen.network.ops import Concat
 
 __all__ = [
     "Outline",
@@ -96,6 +98,8 @@ class StageView:
     y_row: int
     other: str
     arguments: tuple[str, ...]
+    turned: bool = False
+    repeats: int = 1
 
     @property
     def has_stripe(self) -> bool:
@@ -207,6 +211,8 @@ def _outline(stages: Sequence[RowStage], last_rows: int) -> Outline | None:
     if any(later.rows < later.stride_y for later in windows[1:]):
         return None
     rows = rows_per_call(windows, last_rows)
+    if any(stage.repeats > 1 for stage in stages[1:]):
+        return None  # a stripe would be read several times
     made = rows_made(windows, rows, height)
     stripes = tuple(
         span_of(stage.window, count) * stage.sig.x.nbytes // stage.window.height
@@ -228,7 +234,7 @@ def _view(stages: Sequence[RowStage], outline: Outline, given: Sequence[tuple[st
     starts = [0, *accumulate(outline.stripes)]
     for number, (stage, count) in enumerate(zip(stages, outline.rows, strict=True)):
         sig, window = stage.sig, stage.window
-        images += isinstance(stage.op, Add)
+        images += stage.takes_pairs
         view = StageView(
             number=number,
             rows=count,
@@ -244,6 +250,8 @@ def _view(stages: Sequence[RowStage], outline: Outline, given: Sequence[tuple[st
             y_row=sig.y.shape[2] * sig.y.shape[3],
             other=_other(stage, images, number),
             arguments=given[number],
+            turned=stage.turned,
+            repeats=stage.repeats,
         )
         views.append(view)
     first, last = stages[0].sig.x, stages[-1].sig.y
@@ -251,7 +259,7 @@ def _view(stages: Sequence[RowStage], outline: Outline, given: Sequence[tuple[st
 
 
 def _other(stage: RowStage, image: int, number: int) -> str:
-    if not isinstance(stage.op, Add):
+    if not stage.takes_pairs:
         return ""
     _, _, width, channels = stage.images[1].shape
     return f"x{image} + row{number} * {step_of(stage) * width * channels}"
@@ -267,21 +275,25 @@ def _leaves(stages: Sequence[RowStage], made: Sequence[Rows]) -> Iterator[InPlac
     # written[n] <= lead + unread[n] * (bytes of a row). Once all rows are made, nothing is read any more.
     y, first = stages[-1].sig.y, stages[0].window
     written = made[-1] * y.nbytes // y.shape[1]
-    unread = np.maximum(made[0] * first.stride_y - first.top, 0)
+    unread = np.maximum(made[0] * first.stride_y - first.top, 0) // stages[0].repeats
     yield InPlace(0, lead=_lead(written, unread, made[0], stages[0].sig.x))
     index = 1
     for stage, rows in zip(stages, made, strict=True):
-        if isinstance(stage.op, Add):
+        if stage.takes_pairs:
             lead = _lead(written, rows * step_of(stage), rows, stage.images[1])
             yield InPlace(index, lead=lead)
         index += len(stage.others)
 
 
 def _permits(outline: Outline, last: RowStage, part: Part) -> tuple[InPlace, ...]:
-    # In-place permissions of the output; if the last stage is an addition, within those of its kernel.
-    if not isinstance(last.op, Add):
+    # In-place permissions of the output; if the last stage reads a second image, within those of its kernel.
+    if not last.takes_pairs:
         return outline.inplace
     *others, other = outline.inplace
+    if isinstance(last.op, Concat):  # it writes a block before it has read the other image's rows of it
+        y, image, rows = last.sig.y, last.images[1], outline.made[-1]
+        begun = np.append(0, rows[:-1]) * (image.nbytes // image.shape[1])
+        return (*others, replace(other, lead=least_lead(rows * y.nbytes // y.shape[1], begun)))
     return (*others, replace(other, lead=max(other.lead, _within(part))))
 
 

@@ -13,7 +13,7 @@ from crtgen.compiler.kernels.engine.window import WindowShape
 from crtgen.compiler.kernels.rows.row_total import sums_up
 from crtgen.compiler.kernels.rows.shortcut import add_shortcut
 from crtgen.network.ir import AxisMap, Op, Signature, Value
-from crtgen.network.ops import Add, Windowed
+from crtgen.network.ops import Add, Concat, ResizeNearest, Windowed
 
 __all__ = [
     "RowStage",
@@ -25,6 +25,7 @@ __all__ = [
     "rows_made",
     "rows_per_call",
     "runs_by_rows",
+    "runs_in_loops",
     "span_of",
     "step_of",
     "takes_rows",
@@ -42,12 +43,14 @@ class RowStage:
 
     ``shortcut`` is a layer that computes an addition's second operand, with that layer's operands. ``since``
     is the index of the stage whose output is the second operand, in a loop that keeps rows of it until then.
+    A concatenation is ``turned`` if the image is its second input; ``sig`` has the image first.
     """
 
     op: Op
     sig: Signature
     shortcut: tuple[Op, Signature] | None = None
     since: int | None = None
+    turned: bool = False
 
     @property
     def others(self) -> tuple[Value, ...]:
@@ -59,7 +62,17 @@ class RowStage:
     @property
     def images(self) -> tuple[Value, ...]:
         other = self.sig.inputs[1:2] if self.shortcut is None else self.shortcut[1].inputs[:1]
-        return (self.sig.x, *other) if isinstance(self.op, Add) else (self.sig.x,)
+        return (self.sig.x, *other) if self.takes_pairs else (self.sig.x,)
+
+    @property
+    def takes_pairs(self) -> bool:
+        """True if each row needs a row of a second image."""
+        return isinstance(self.op, Add | Concat)
+
+    @cached_property
+    def repeats(self) -> int:
+        """Rows of outputs that are made from the same row of the image: 1 unless it is enlarged."""
+        return self.sig.y.shape[1] // self.sig.x.shape[1] if isinstance(self.op, ResizeNearest) else 1
 
     @cached_property
     def window(self) -> WindowShape:
@@ -82,6 +95,8 @@ class RowStage:
             return inside and _whole(of_layer.x) and of_layer.y.shape == sig.x.shape
         if isinstance(self.op, Add):
             return sig.inputs[1].shape == sig.x.shape
+        if isinstance(self.op, Concat):
+            return _whole(sig.inputs[1])
         return not (self.window.padded_rows and fill_of(self.op, sig.x) is None)
 
     @cached_property
@@ -95,7 +110,28 @@ class RowStage:
         values = (*self.sig.inputs, *self.sig.outputs, *(v for values in of_layer for v in values))
         ops = self.op, self.shortcut and self.shortcut[0]
         shapes = tuple((v.shape, v.dtype, None if v.is_constant else v.quant) for v in values)
-        return ops, shapes
+        return ops, shapes, self.turned
+
+
+def runs_in_loops(op: Op, sig: Signature) -> bool:
+    """Return True if an operator can be a stage of a loop over images in memory.
+
+    A concatenation of the channels of two images is read like an addition; an image is enlarged by a whole
+    number of equal rows.
+    """
+    if isinstance(op, Concat):
+        return len(sig.inputs) == 2 and op.axis == _IMAGE - 1 == len(sig.x.shape) - 1
+    if isinstance(op, ResizeNearest):
+        return _repeated(op, sig) is not None
+    return runs_by_rows(op, sig)
+
+
+def _repeated(op: ResizeNearest, sig: Signature) -> int | None:
+    # Times that each row of the image is repeated, if that is the same for all rows.
+    have, want = sig.x.shape[1], sig.y.shape[1]
+    if want % have:
+        return None
+    return want // have if (op.sources(sig)[0] == np.arange(want) // (want // have)).all() else None
 
 
 def runs_by_rows(op: Op, sig: Signature) -> bool:
@@ -123,6 +159,8 @@ def window_of(op: Op, sig: Signature) -> WindowShape:
     """Return the window of an operator's own image; for an addition it is a single pixel."""
     if isinstance(op, Windowed):
         return WindowShape.of(op, sig)
+    if isinstance(op, ResizeNearest):  # as if the rows were repeated before
+        sig = Signature(sig.outputs, sig.outputs)
     return WindowShape.pixel(sig)
 
 
@@ -158,14 +196,28 @@ def span_of(window: WindowShape, rows: int) -> int:
 def part_of(stage: RowStage, rows: int, known: Parts) -> Part | None:
     """Return the kernel of a stage for ``rows`` rows without vertical padding; None if there is none."""
     sig = stage.sig
+    if isinstance(stage.op, ResizeNearest):
+        return _enlarged(stage.op, sig, rows, stage.repeats, known)
     x, y = _cut(sig.x, span_of(stage.window, rows)), _cut(sig.y, rows)
     if stage.shortcut is not None:
         op, of_layer = stage.shortcut
         image = _cut(of_layer.x, span_of(window_of(op, of_layer), rows))
         layer = Signature((image, *of_layer.inputs[1:]), (_cut(of_layer.y, rows),))
         return add_shortcut(stage.op, Signature((x, layer.y), (y,)), _inside(op), layer, known)
-    others = tuple(_cut(v, rows) for v in sig.inputs[1:]) if isinstance(stage.op, Add) else sig.inputs[1:]
-    return known.find(_inside(stage.op), Signature((x, *others), (y,)))
+    others = tuple(_cut(v, rows) for v in sig.inputs[1:]) if stage.takes_pairs else sig.inputs[1:]
+    inputs = (*others, x) if stage.turned else (x, *others)
+    return known.find(_inside(stage.op), Signature(inputs, (y,)))
+
+
+def _enlarged(op: ResizeNearest, sig: Signature, rows: int, times: int, known: Parts) -> Part | None:
+    # Rows of outputs from one row of the image, or from all that they repeat.
+    if rows > 1 and rows % times:
+        return None
+    cut = Signature((_cut(sig.x, max(rows // times, 1)),), (_cut(sig.y, rows),))
+    resize = replace(op, size=(rows, op.size[1]))
+    whole, part = op.sources(sig), resize.sources(cut)
+    same = (part[0] == np.arange(rows) // times).all() and (part[1] == whole[1]).all()
+    return known.find(resize, cut) if same else None
 
 
 def _inside(op: Op) -> Op:

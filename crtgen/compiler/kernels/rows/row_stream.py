@@ -57,7 +57,6 @@ from crtgen.compiler.kernels.rows.row_stage import (
 )
 from crtgen.compiler.kernels.rows.row_total import TotalView, total_view
 from crtgen.network.ir import DType, Signature, Value
-from crtgen.network.ops import Add
 from crtgen.network.ops.running_sum import RunningSum
 
 __all__ = ["KeptView", "RowStreamView", "StreamStageView", "row_stream"]
@@ -184,8 +183,8 @@ def _added(end: RowStage, rows: int, known: Parts) -> Part:
 
 def _is_fed(stage: RowStage) -> bool:
     # True if it reads only rows that were made, and all of them.
-    alone = stage.since is not None or not isinstance(stage.op, Add)
-    return alone and stage.fits_stripes and stage.window.rows >= stage.window.stride_y
+    alone = stage.since is not None or not stage.takes_pairs
+    return alone and stage.repeats == 1 and stage.fits_stripes and stage.window.rows >= stage.window.stride_y
 
 
 def _over_the_image(stages: Sequence[RowStage], rows: Sequence[int], made: Sequence[Rows]) -> InPlace:

@@ -195,7 +195,7 @@ class BoardNpu:
 
 @dataclass(frozen=True, slots=True)
 class Qemu:
-    """The board in QEMU: machine and further arguments; the RPC's UART is serial 0.
+    """The board in QEMU: machine and further arguments; the RPC's UART is the next serial port.
 
     ``memory`` is the machine's main memory, if QEMU can share it and no image uses it: the RPC's mailbox is
     at its start. ``since`` is the first QEMU release with this machine, such as (9, 0), if that is recent.

@@ -53,6 +53,7 @@ _QEMU_ARGS = {
     "-global": r"[\w-]+\.[\w-]+=(on|off|\d+|0x[0-9a-f]+)",
     "-m": r"\d+[KMG]?",
     "-seed": r"\d+",
+    "-serial": "null",
     "-smp": r"\d+",
 }
 

@@ -32,7 +32,7 @@ def _qemu(firmware: FirmwareRequest) -> list[str]:
     qemu = firmware.board.qemu
     if qemu is None or firmware.type in ("library", "slot"):
         return []
-    image = ["-kernel", f"{_ELF}.elf", "-nographic", "-monitor", "none"]
+    image = ["-kernel", f"{_ELF}.elf", "-nographic", "-monitor", "none", "-serial", "stdio"]
     return [
         "qemu-system-arm",
         "-machine",

@@ -179,9 +179,7 @@ class _Transformer(ABC):
     def _held(self, x: Array) -> Numbers: ...
 
     @abstractmethod
-    def _kept(self, x: Numbers) -> Numbers:
-        ...  # rounded as the type does
-        # rounded as the type does
+    def _kept(self, x: Numbers) -> Numbers: ...  # rounded as the type does
 
     @abstractmethod
     def _divided(self, x: Pair, by: int) -> Pair:

@@ -418,8 +418,15 @@ def test_a_layer_without_bias_is_one_with_zeros(code: str, absent: tuple[None, .
     assert one.tolist() == other.tolist()
 
 
-def test_an_angle_of_two_numbers_comes_with_a_next_step() -> None:
-    tensors = [Tensor(name, (1, 4), "float32") for name in "xya"]
-    with pytest.raises(UnsupportedError, match="ATAN2: the operator is not supported") as caught:
-        load_tflite(Model(tensors, [Operator("ATAN2", ["y", "x"], ["a"])], ["y", "x"], ["a"]).to_bytes())
-    assert "call atan2f in the application" in str(caught.value.hint)
+@pytest.mark.parametrize(
+    ("code", "inputs", "named", "hint"),
+    [
+        ("ATAN2", "yx", "ATAN2", "call atan2f in the application"),
+        ("CUSTOM FlexMaxPool3D", "x", "FlexMaxPool3D", "two MaxPooling2D, the second over depth"),
+    ],
+)
+def test_what_is_not_supported_comes_with_a_next_step(code: str, inputs: str, named: str, hint: str) -> None:
+    tensors = [Tensor(name, (1, 4), "float32") for name in (*inputs, "a")]
+    with pytest.raises(UnsupportedError, match=f"{named}: the operator is not supported") as caught:
+        load_tflite(Model(tensors, [Operator(code, list(inputs), ["a"])], list(inputs), ["a"]).to_bytes())
+    assert hint in str(caught.value.hint)

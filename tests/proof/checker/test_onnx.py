@@ -27,6 +27,7 @@ from tests.network.frontends.onnx.quantised import (
     quantised,
     summed,
 )
+from tests.network.frontends.onnx.test_recurrent_integers import Form, recurrent_model
 from tests.proof.checker.mutations import flipped
 from tests.proof.checker.test_network import run
 from tests.support import nightly, require_tool
@@ -196,6 +197,10 @@ def test_what_is_refused(tmp_path: Path) -> None:
     ):
         file.write_bytes(model(name, form))
         with pytest.raises(UnsupportedError, match=message):
+            _network(file)
+    for op in ("LSTM", "GRU"):
+        file.write_bytes(recurrent_model(Form(op, "int8", outputs=("yh",))))
+        with pytest.raises(UnsupportedError, match=f"{op} has no proof yet"):
             _network(file)
     file.write_bytes(model("plain", "qdq_int8")[:1000])
     with pytest.raises(CorruptModelError, match="the file cannot be read"):

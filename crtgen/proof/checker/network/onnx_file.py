@@ -23,6 +23,7 @@ _BYTE, _REAL = ElementType(8, -128, 127), ElementType(32, -(1 << 31), (1 << 31) 
 _WHOLE = ("QLinear", "ConvInteger", "MatMulInteger", "DynamicQuantize")
 # Operators that may follow before the result is quantised.
 _FUNCTIONS = frozenset(("Relu", "Clip"))
+_RECURRENT = frozenset(("LSTM", "GRU", "RNN"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +124,8 @@ class OnnxFile:
                 constants[place] = Scaled(None, 0, self._arrays[name])
             elif name:
                 raise Refusal(f"{node.op_type} {node.name!r}: its operand {name!r} is not quantised")
+        if node.op_type in _RECURRENT:
+            raise Refusal(f"{node.op_type} has no proof yet")
         if len(node.output) != 1:
             raise Refusal(f"{node.op_type} with {len(node.output)} outputs")
         made = OnnxOperator(-1, node.op_type, tuple(inputs), (), attributes, constants)

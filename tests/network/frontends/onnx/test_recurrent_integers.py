@@ -59,7 +59,7 @@ FORMS = [
 ]
 
 
-def _model(form: Form, **attributes: Any) -> bytes:
+def recurrent_model(form: Form, **attributes: Any) -> bytes:
     rng, d, gates = np.random.default_rng(5), form.directions, GATES[form.op]
     kind, zero = _KINDS[form.kind]
     nodes, held, inputs = [], {}, {"x": (STEPS, BATCH, DEPTH)}
@@ -117,7 +117,7 @@ def _model(form: Form, **attributes: Any) -> bytes:
 
 
 def _graph(form: Form, **attributes: Any) -> Graph:
-    return run_passes(load_onnx(_model(form, **attributes), "net"), DEFAULT_PASSES)[0]
+    return run_passes(load_onnx(recurrent_model(form, **attributes), "net"), DEFAULT_PASSES)[0]
 
 
 def _inputs(graph: Graph) -> dict[str, Real]:
@@ -132,7 +132,7 @@ def test_layers_are_integers_near_onnx_runtime(form: Form) -> None:
     kind = DType.INT16 if form.kind == "int16" else DType.INT8
     assert [graph.signature(n).x.dtype for n in layers] == [kind] * form.directions
     given = _inputs(graph)
-    session = onnxruntime.InferenceSession(_model(form), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(recurrent_model(form), providers=["CPUExecutionProvider"])
     found = graph.evaluate(given)
     # Weights that are rounded to int8 differ by a 254th at most; else what is rounded are gates and states.
     bound = {"int8": 0.02, "uint8": 0.02, "int16": 0.0006 if form.weights == "own" else 0.02}[form.kind]

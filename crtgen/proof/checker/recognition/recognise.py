@@ -17,10 +17,6 @@ and offset only: the thousands of outputs of a channel have a few shapes, so eac
 A byte that is not the output of any layer is forgotten: it may be an intermediate value that the final output
 does not depend on. If the final output does depend on it, that output is not proven. So recognition may miss
 an output, but what it accepts is equal for every input.
-
-A byte that no layer has as an output is forgotten: it may be an intermediate value, of which the final output
-does not depend in the end. If the final output does depend on it, that output is not proven. So recognition
-may miss an output, but what it accepts is equal for every input.
 """
 
 import math

@@ -9,8 +9,9 @@ network, for every value of the sum that it depends on::
     decoder    bits of an instruction                layers     what layers compute
     core       registers, flags, conditions          memory     constants, arena and stack
     machine    what instructions do (on products,    compare    a stored word with a layer's output
-               arithmetic and core)
-    values     words that depend on inputs           check      puts it together
+               arithmetic and core)                  rows       the same for softmax, and powers
+    ways       branches that depend on inputs        check      puts it together
+    values     words that depend on inputs           words      forms of them
 
 It shares no line with crtgen, and no idea where another would do: sums are compared by one number instead of
 by their coefficients, functions on intervals instead of by their course, and instructions are decoded from

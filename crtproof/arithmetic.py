@@ -50,12 +50,16 @@ class Arithmetic(Core):
             if c != 0:
                 result = _long_sum(a, b, c) or add(result, c)
         else:
-            kind, result = "sub", subtract(a, b)
+            kind, result = "sub", self.difference(subtract(a, b))
             if o == 11:
                 result = subtract(add(result, c), 1)
         if s:
             self.flags = kind, a, b, c
         return result
+
+    def difference(self, w: Word) -> Word:
+        """Give a difference its name, if it has one."""
+        return w
 
     def _logical(self, o: int, a: Word, b: Word) -> Word:
         if o == 1 or o == 3:
@@ -168,9 +172,13 @@ class Arithmetic(Core):
 
         def step() -> None:
             by = r[f["m"]]
-            if not isinstance(by, int):
-                raise Refused("a shift by what depends on an input")
-            result, carry = _shift(kind, r[n], by & 255, self._old_carry)
+            result: Word
+            if isinstance(by, int):
+                result, carry = _shift(kind, r[n], by & 255, self._old_carry)
+            elif kind == "ror":
+                raise Refused("a rotation by what depends on an input")
+            else:
+                result, carry = Op(f"{kind}r", (r[n], by)), 2
             self._set(d, result)
             if s:
                 self.flags = "result", result, 0, carry

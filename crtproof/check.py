@@ -10,11 +10,12 @@ from pathlib import Path
 
 from crtproof.compare import Comparer
 from crtproof.elf import Image, read_image
-from crtproof.layers import Addition, Greatest, Network, Value
+from crtproof.layers import Addition, Greatest, Network, Softmax, Value
 from crtproof.machine import Machine
 from crtproof.memory import Memory
 from crtproof.model import read_model
-from crtproof.values import STACK_TOP, Piece, Refused, Symbol
+from crtproof.rows import Rows
+from crtproof.values import MASK, STACK_TOP, Piece, Refused, Symbol
 
 __all__ = ["FORMAT", "Certificate", "Result", "check", "read_certificate"]
 
@@ -116,6 +117,9 @@ class _Run:
         self.memory = Memory(image, writable)
         self.machine = Machine(image, self.memory, self._stored)
         self.comparer = Comparer(self.memory)
+        self.rows = Rows(self.machine, self.comparer)
+        self.reason = ""
+        """Cause why a byte is no output of softmax."""
         self.last = 0
         """Number of the last instruction that stored an output."""
 
@@ -133,12 +137,14 @@ class _Run:
             self.machine.call(entry, self.room, min(max(self.cuts, default=0) + _MORE, _MOST))
             if self.machine.r[0] != 0:
                 raise Refused("the function does not return 0, by which it says that it ran")
+            self.rows.check_premises()
         except Refused as error:
             refused = str(error)
         for tensor in self.network.model.outputs:
             outputs += self.network.model.tensors[tensor].size
         if not refused:
             found = self._found()
+            refused = self.reason if found < outputs else ""
         calls, last = self.machine.calls, self.last
         stands = (
             bool(calls)
@@ -186,9 +192,9 @@ class _Run:
     def _stored(self, address: int, size: int) -> None:
         # Replace the bytes that an instruction stores by the outputs that they are shown to be.
         cuts = self.cuts.get(self.machine.count)
-        if cuts is None:
+        if cuts is None and not self.machine.elements:
             return
-        left = list(cuts)
+        left = list(cuts or ())
         for a in range(address, address + size):
             piece = self.memory.byte(a)
             if isinstance(piece, int):
@@ -198,6 +204,24 @@ class _Run:
                     self.memory.store_byte(a, self.network.values(cut[0])[cut[1]])
                     left.remove(cut)
                     break
+            else:
+                if a <= MASK:  # no stack
+                    self._is_softmax(a, piece)
+
+    def _is_softmax(self, address: int, piece: Piece) -> None:
+        # Such a byte names its output by the element and the row that it depends on.
+        for layer in self.network.layers:
+            if isinstance(layer, Softmax):
+                try:
+                    self.network.values(layer.operator.outputs[0])
+                    index = self.rows.place(piece, layer)
+                except Refused as refused:
+                    self.reason = str(refused)
+                    continue
+                if index is not None:
+                    self.memory.store_byte(address, layer.values[index])
+                    layer.accepted.add(index)
+                    self.last = self.machine.count
 
     def _is(self, piece: Piece, tensor: int, index: int) -> bool:
         layer = self.network.by_tensor.get(tensor)

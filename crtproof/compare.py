@@ -24,13 +24,14 @@ from crtproof.values import (
     Word,
     signed,
 )
-from crtproof.words import symbol_of
+from crtproof.words import set_of_greatest
 
-__all__ = ["Comparer"]
+__all__ = ["Comparer", "Entry", "program_of"]
 
 _MOST_INTERVALS = 1 << 20
 Leaf = Callable[[Linear], tuple[int, ...]]
 Entry = tuple[str, tuple[int, ...], tuple[int, ...]]
+Ends = Callable[[int, int], Callable[[tuple[int, ...]], Interval]]
 
 
 class Comparer:
@@ -59,7 +60,7 @@ class Comparer:
             return False
         key = program, form.function.key, form.low, form.high
         if key not in self._verdicts:
-            self._verdicts[key] = self._agrees(program, form)
+            self._verdicts[key] = self.agrees(program, form.function, form.low, form.high, _ends)
         return self._verdicts[key]
 
     def value(self, word: Word, at: Callable[[Linear], int]) -> int:
@@ -70,15 +71,21 @@ class Comparer:
 
         return self._run(tuple(_entries(word, lambda x: (at(x),))), ends)[0]
 
-    def _agrees(self, program: tuple[Entry, ...], form: Form) -> bool:
-        todo = list(_constant_parts(form.function, form.low, form.high))
+    def agrees(
+        self, program: tuple[Entry, ...], function: Callable[[int], int], low: int, high: int, ends: Ends
+    ) -> bool:
+        """Check that the lowest byte of a program is a function that never falls, from ``low`` to ``high``.
+
+        ``ends`` makes the intervals of the program's leaves from one of the function's argument.
+        """
+        todo = list(_constant_parts(function, low, high))
         looked = 0
         while todo:
             low, high, wanted = todo.pop()
             looked += 1
             if looked > _MOST_INTERVALS:
                 raise Refused("a function of a sum that turns too often to be compared")
-            found = _low_byte(self._run(program, _ends(low, high)))
+            found = _low_byte(self._run(program, ends(low, high)))
             if found != (wanted, wanted):
                 if low == high or found[0] > wanted or found[1] < wanted:
                     return False
@@ -139,20 +146,8 @@ class Comparer:
 
     def is_greatest(self, word: Piece, values: frozenset[Value]) -> bool:
         """Check that a word is the greatest of these values, each of which is an element or a number."""
-        found: set[Value] = set()
-        todo: list[Piece] = [word]
-        while todo:
-            w = todo.pop()
-            if isinstance(w, Op) and w.name in ("max", "sxtb"):
-                todo += w.args
-            elif isinstance(w, Symbol | int):
-                found.add(w if isinstance(w, Symbol) else signed(w))
-            else:
-                symbol = symbol_of(w) if isinstance(w, Linear) else None
-                if symbol is None:
-                    return False
-                found.add(symbol)
-        return found - {-128} == values - {-128}
+        found = set_of_greatest(word)
+        return found is not None and found == values - {-128}
 
     def _run(self, program: tuple[Entry, ...], leaf: Callable[[tuple[int, ...]], Interval]) -> Interval:
         results: list[Interval | None] = []
@@ -197,11 +192,23 @@ def _program(word: Piece, leaf: Leaf) -> tuple[Entry, ...] | None:
         return None
 
 
+def program_of(word: Piece, given: dict[int, int]) -> tuple[Entry, ...]:
+    """Return the operations of a word of which some nodes, by their identity, are leaves with a number.
+
+    Raises ``Refused`` if it depends on anything else.
+    """
+
+    def leaf(x: Linear) -> tuple[int, ...]:
+        raise Refused("softmax uses an input otherwise than by its difference to the greatest")
+
+    return tuple(_entries(word, leaf, given))
+
+
 def _low_byte(v: Interval) -> Interval:
     return OPERATIONS["sxtb"]((), (v,))
 
 
-def _entries(word: Piece, leaf: Leaf) -> Iterator[Entry]:
+def _entries(word: Piece, leaf: Leaf, given: dict[int, int] | None = None) -> Iterator[Entry]:
     # The operations of a word in an order in which operands come first; each is named by its place.
     places: dict[int, int] = {}
     entries: list[Entry] = []
@@ -213,6 +220,8 @@ def _entries(word: Piece, leaf: Leaf) -> Iterator[Entry]:
             return places[id(w)]
         if isinstance(w, int):
             entry: Entry = ("number", (signed(w),), ())
+        elif given and id(w) in given:
+            entry = ("leaf", (given[id(w)],), ())
         elif isinstance(w, Linear):
             entry = ("leaf", leaf(w), ())
         elif isinstance(w, Op) and w.name == "field" and isinstance(w.args[0], Linear):

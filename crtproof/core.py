@@ -1,8 +1,8 @@
 """A core that runs code on words, some of which depend on inputs.
 
-Registers and memory hold words (``values``); the program counter is always a number. Control flow must not
-depend on inputs, and neither may addresses, except those of loads from constant tables. A conditional
-instruction whose condition depends on inputs chooses between the old and the new register.
+Registers and memory hold words (``values``); the program counter is always a number. Branches that depend on
+inputs are in ``ways``. Addresses must not depend on inputs, except those of loads from constant tables. A
+conditional instruction whose condition depends on inputs chooses between the old and the new register.
 
 Each instruction is compiled to a Python function when it is first reached. A function returns the address of
 the next instruction, or None for the one that follows.
@@ -81,7 +81,7 @@ class Core:
             pc = self.one(pc)
             if self.r[SP] is not sp:
                 sp = self.r[SP]
-                self.memory.move(self._stack_pointer())
+                self.memory.move(self.stack_pointer())
         self._check_return(kept)
 
     def one(self, pc: int) -> int:
@@ -106,7 +106,7 @@ class Core:
         if not same_stack or any(a is not b for a, b in zip(kept[:-1], self.r[4:12], strict=True)):
             raise Refused("a function changes a register that it has to keep")
 
-    def _stack_pointer(self) -> int:
+    def stack_pointer(self) -> int:
         sp = place_of(self.r[SP])
         if sp is None or sp & 3:
             raise Refused("a stack pointer that depends on an input, or is not aligned")
@@ -183,6 +183,8 @@ class Core:
             decided = operation("eq", a, b)
         elif kind in ("sub", "result") and base == "mi" and (b == 0 or kind == "result"):
             decided = operation("gt", 0, a)
+        elif kind in ("sub", "add") and base in ("ge", "gt"):
+            decided = operation("sum_ge", a, b, c, numbers=(1 if kind == "add" else -1, int(base == "gt")))
         else:
             raise Refused(f"the condition {name} depends on an input in a way that is not followed")
         if not positive:
@@ -226,7 +228,7 @@ class Core:
     def _set(self, n: int, w: Word) -> None:
         if n == SP:
             self.r[n] = w
-            place = self._stack_pointer()
+            place = self.stack_pointer()
             self.lowest = min(self.lowest, place)
             if place < self.memory.below.stop:
                 self.memory.move(place)

@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator
 from operator import mul
 
 from crtproof.model import INT8, INT32, Model, Operator, Tensor
+from crtproof.powers import exponential, halved, product, reciprocal
 from crtproof.values import P, Refused, Symbol
 
-__all__ = ["Addition", "Form", "Greatest", "Layer", "Network", "Value"]
+__all__ = ["Addition", "Form", "Greatest", "Layer", "Network", "Softmax", "Value"]
 
 Value = int | Symbol
 _ACTIVATIONS = {19: 1, 20: 2, 21: 3}
-_ADD, _AVERAGE, _CONV, _DEPTHWISE, _DENSE, _GREATEST, _RESHAPE = 0, 1, 3, 4, 9, 17, 22
+_ADD, _AVERAGE, _CONV, _DEPTHWISE, _DENSE, _GREATEST, _RESHAPE, _SOFTMAX = 0, 1, 3, 4, 9, 17, 22, 25
 _NAMES = {
     0: "ADD", 1: "AVERAGE_POOL_2D", 3: "CONV_2D", 4: "DEPTHWISE_CONV_2D", 9: "FULLY_CONNECTED",
     14: "LOGISTIC", 17: "MAX_POOL_2D", 19: "RELU", 20: "RELU_N1_TO_1", 21: "RELU6", 22: "RESHAPE",
@@ -74,10 +75,7 @@ def multiplier(m: float) -> tuple[int, int]:
 
 def requantise(acc: int, bits: int, exponent: int) -> int:
     """acc * bits * 2^(exponent - 31) (MultiplyByQuantizedMultiplier)."""
-    v = ((acc << max(exponent, 0)) * bits + (1 << 30)) >> 31
-    n = max(-exponent, 0)
-    rest, half = v & ((1 << n) - 1), ((1 << n) - 1) >> 1
-    return (v >> n) + (rest > half + (v < 0))
+    return halved(product(acc << max(exponent, 0), bits), max(-exponent, 0))
 
 
 def _float32(v: float) -> float:
@@ -324,6 +322,46 @@ class Greatest(Layer):
         return low if low == high else self.symbol(i, low, high)
 
 
+class Softmax(Layer):
+    """SOFTMAX of rows, in fixed point.
+
+    An output is a function of the element's difference to the greatest of its row, and of the sum of a
+    function of all differences of the row, which has 12 integer bits.
+    """
+
+    def prepare(self) -> None:
+        o, x = self.operator, self.network.model.tensors[self.operator.inputs[0]]
+        if x.type != INT8 or self.output.zero != -128 or _float32(1 / 256) != self.output.scales[0]:
+            raise Refused("a softmax of other types or scales")
+        beta = o.options.number(0, "f") if o.options else 0
+        factor = min(beta * x.scales[0] * (1 << 26), float((1 << 31) - 1))
+        bits, exponent = multiplier(factor)
+        if factor <= 1:
+            raise Refused("a scale of softmax that small")
+        self.key = bits, exponent
+        least = -(31 * (1 << 26) // (1 << exponent))
+        self.powers = [exponential(product(d << exponent, bits)) if d >= least else 0 for d in range(-255, 1)]
+        """By the difference; 0 is for those that do not count."""
+        self.shares = [halved(p, 12) for p in self.powers]
+        self.depth = x.shape[-1]
+        values = self.network.values(o.inputs[0])
+        if not all(isinstance(v, Symbol) for v in values):
+            raise Refused("an input of softmax that is a number")
+        elements = [v for v in values if isinstance(v, Symbol)]
+        self.rows = [elements[i : i + self.depth] for i in range(0, len(elements), self.depth)]
+        for number, row in enumerate(self.rows):
+            first: dict[Symbol, Symbol] = {}
+            for k, v in enumerate(row):
+                self.values.append(first.setdefault(v, self.symbol(number * self.depth + k, -128, 127)))
+
+    reciprocal = staticmethod(reciprocal)
+
+    def result(self, d: int, scale: int, shift: int) -> int:
+        """Return the output for a difference, and for a sum by ``scale``; it never falls with the scale."""
+        power = self.powers[d + 255]
+        return max(-128, min(127, halved(product(power, scale), shift) - 128)) if power else -128
+
+
 class Network:
     """A model's layers, and the values of its tensors."""
 
@@ -340,7 +378,7 @@ class Network:
     def _layer(self, o: Operator) -> Layer:
         kinds: dict[int, Callable[[Network, Operator], Layer]] = {
             _ADD: Addition, _AVERAGE: Average, _CONV: Weighted, _DEPTHWISE: Weighted, _DENSE: Weighted,
-            _GREATEST: Greatest,
+            _GREATEST: Greatest, _SOFTMAX: Softmax,
             19: Rescaled, 20: Rescaled, 21: Rescaled, 114: Rescaled,
         }  # fmt: skip
         return kinds.get(o.code, Layer)(self, o)
@@ -353,7 +391,7 @@ class Network:
                 raise Refused(f"tensor {tensor} is no layer's output")
             if layer.operator.code == _RESHAPE:
                 layer.values = self.values(layer.operator.inputs[0])
-            elif isinstance(layer, Addition | Weighted | Rescaled | Average | Greatest):
+            elif isinstance(layer, Addition | Weighted | Rescaled | Average | Greatest | Softmax):
                 if layer.output.type != INT8:
                     raise Refused(f"an output of {layer.name} that is not int8")
                 layer.prepare()

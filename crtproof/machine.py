@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 from crtproof.core import CONDITIONS, LR, PC, SIZES, SP, Step
 from crtproof.decoder import Instruction
-from crtproof.products import Products
 from crtproof.values import (
     MASK,
     Op,
@@ -13,16 +12,18 @@ from crtproof.values import (
     place_of,
     signed,
 )
+from crtproof.ways import Ways
 from crtproof.words import (
     add,
     byte_of,
+    operation,
     shifted,
 )
 
 __all__ = ["Machine"]
 
 
-class Machine(Products):
+class Machine(Ways):
     """A core with an image. ``count`` is how many instructions it has run."""
 
     # ---- loads and stores
@@ -211,7 +212,7 @@ class Machine(Products):
 
         return step
 
-    def _branch_if(self, condition: int, to: int) -> Step:
+    def _branch_if(self, condition: int, to: int, following: int) -> Step:
         if condition >= 14:
             raise Refused("a call of the system, or an undefined instruction")
         name = CONDITIONS[condition]
@@ -219,26 +220,26 @@ class Machine(Products):
         def step() -> int | None:
             holds = self.holds(name)
             if not isinstance(holds, bool):
-                raise Refused("a branch that depends on an input")
+                return self.fork(holds, to, following)
             return to if holds else None
 
         return step
 
     def _branch_c(self, i: Instruction, f: dict[str, int]) -> Step:
-        return self._branch_if(f["c"], i.address + 4 + signed(f["i"] << 1, 9))
+        return self._branch_if(f["c"], i.address + 4 + signed(f["i"] << 1, 9), i.following)
 
     def _branch_cw(self, i: Instruction, f: dict[str, int]) -> Step:
         offset = f["s"] << 20 | f["b"] << 19 | f["a"] << 18 | f["j"] << 12 | f["i"] << 1
-        return self._branch_if(f["c"], i.address + 4 + signed(offset, 21))
+        return self._branch_if(f["c"], i.address + 4 + signed(offset, 21), i.following)
 
     def _compare_branch(self, i: Instruction, f: dict[str, int]) -> Step:
         to, branches_if_zero = i.address + 4 + 2 * f["i"], not f["x"]
 
         def step() -> int | None:
-            w = self.r[f["n"]]
-            if not isinstance(w, int):
-                raise Refused("a branch that depends on an input")
-            return to if (w == 0) == branches_if_zero else None
+            w = operation("eq", self.r[f["n"]], 0)
+            if isinstance(w, Op):
+                return self.fork(w, *((to, i.following) if branches_if_zero else (i.following, to)))
+            return to if (w == 1) == branches_if_zero else None
 
         return step
 

@@ -16,6 +16,8 @@ class Memory:
         self.image = image
         self.words: dict[int, Word | list[Piece]] = {}
         self.stores = 0
+        self.journal: dict[int, Word | list[Piece] | None] | None = None
+        """Words from before they were changed, while one of several ways is run."""
         self.below: range = range(0)
         """The stack below the stack pointer, which interrupts write at any time."""
         self.writable: set[int] = set()
@@ -31,10 +33,20 @@ class Memory:
     def move(self, stack_pointer: int) -> None:
         """Set the end of the stack; what is below it is no longer known."""
         for i in range(self.below.stop >> 2, stack_pointer >> 2):
-            self.words.pop(i, None)
+            if i in self.words:
+                self.put(i, None)
         if stack_pointer < self.below.start:
             raise Refused("the stack is too small")
         self.below = range(self.below.start, stack_pointer)
+
+    def put(self, i: int, w: Word | list[Piece] | None) -> None:
+        """Write a word by its number, or forget it."""
+        if self.journal is not None and i not in self.journal:
+            self.journal[i] = self.words.get(i)
+        if w is None:
+            self.words.pop(i, None)
+        else:
+            self.words[i] = w
 
     def load(self, a: int) -> Word:
         if a & 3:
@@ -86,16 +98,16 @@ class Memory:
                 self.store_byte(a + i, byte_of(w, i))
             return
         self._check(a)
-        self.words[a >> 2] = w
+        self.put(a >> 2, w)
 
     def store_byte(self, a: int, p: Piece) -> None:
         self._check(a)
         w = self.words.get(a >> 2)
         if w is None:
             w = unknown()
-        parts = w if isinstance(w, list) else [byte_of(w, i) for i in range(4)]
+        parts = list(w) if isinstance(w, list) else [byte_of(w, i) for i in range(4)]
         parts[a & 3] = p
-        self.words[a >> 2] = parts
+        self.put(a >> 2, parts)
 
     def store_half(self, a: int, w: Word) -> None:
         self.store_byte(a, byte_of(w, 0))
@@ -104,7 +116,7 @@ class Memory:
         if not a & 1 and isinstance(both, list):
             other = both[:2] if a & 2 else both[2:]
             before = half_of(word_of_bytes((*other, 0, 0)), 0)
-            self.words[a >> 2] = packed(before, half_of(w, 0)) if a & 2 else packed(half_of(w, 0), before)
+            self.put(a >> 2, packed(before, half_of(w, 0)) if a & 2 else packed(half_of(w, 0), before))
 
     def _check(self, a: int) -> None:
         self.stores += 1

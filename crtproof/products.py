@@ -91,7 +91,11 @@ class Products(Arithmetic):
             number: int = 0
             args: tuple[Word, ...] = (x, y)
             if not z:
-                number, args = _unsigned_product(x, y)
+                found = _unsigned_product(x, y)
+                if found is None:
+                    self._unsigned(f, x, y)
+                    return
+                number, args = found
             if adds:
                 low, high = r[f["v"]], r[f["d"]]
                 if isinstance(low, int) and isinstance(high, int):
@@ -106,6 +110,12 @@ class Products(Arithmetic):
             self._set(f["d"], operation("long", *args, numbers=(number, 32)))
 
         return step
+
+    def _unsigned(self, f: dict[str, int], x: Word, y: Word) -> None:
+        if f["a"]:
+            raise Refused("a long sum of an unsigned product of what may be negative")
+        self._set(f["v"], operation("ulong", x, y, numbers=(0,)))
+        self._set(f["d"], operation("ulong", x, y, numbers=(32,)))
 
     def _fields(self, f: dict[str, int], x: Word, y: Word) -> bool:
         # A long sum of a sum and a number, which may hold several sums in fields of its bits.
@@ -138,8 +148,8 @@ class Products(Arithmetic):
         return lambda: self._set(f["d"], operation(name, self.r[f["n"]], self.r[f["m"]]))
 
 
-def _unsigned_product(x: Word, y: Word) -> tuple[int, tuple[Word, ...]]:
-    # The number and the factors of a product of two unsigned words.
+def _unsigned_product(x: Word, y: Word) -> tuple[int, tuple[Word, ...]] | None:
+    # The number and the factors of a product of two unsigned words, if a signed product is the same.
     if isinstance(x, int) and isinstance(y, int):
         return x * y, ()
     for number, w in ((x, y), (y, x)):
@@ -152,7 +162,7 @@ def _unsigned_product(x: Word, y: Word) -> tuple[int, tuple[Word, ...]]:
             and n.high >> 31 == 0
         ):
             return 0, (w, number)
-    raise Refused("an unsigned product of what may be negative")
+    return None
 
 
 def _is_sign(high: Word, low: Word) -> bool:

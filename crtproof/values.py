@@ -253,6 +253,14 @@ def _and(a: Interval, b: Interval) -> Interval:
     return _at_points(lambda x, y: x & y)(a, b)
 
 
+def _or(a: Interval, b: Interval) -> Interval:
+    if a[0] == a[1] and b[0] == b[1]:
+        return a[0] | b[0], a[0] | b[0]
+    if a[0] >= 0 and b[0] >= 0:  # no less than both, no more than their sum
+        return max(a[0], b[0]), min(a[1] + b[1], (1 << max(a[1], b[1]).bit_length()) - 1)
+    return ALL
+
+
 def _shifted_right(a: Interval, n: int) -> Interval:
     low, high = _unsigned(a)
     return _wrapped(low >> n, high >> n)
@@ -305,6 +313,34 @@ def _compared(name: str, a: Interval, b: Interval) -> Interval:
     return int(a[0] >= b[1]), int(a[1] >= b[0])
 
 
+def _sum_compared(numbers: tuple[int, ...], a: Interval, b: Interval, c: Interval) -> Interval:
+    # a + b + c, or a - b - 1 + c, without wrapping: at least ``numbers[1]``? So N and V say after it.
+    sign, least = numbers
+    if sign > 0:
+        low, high = a[0] + b[0] + c[0], a[1] + b[1] + c[1]
+    else:
+        low, high = a[0] - b[1] - 1 + c[0], a[1] - b[0] - 1 + c[1]
+    return int(low >= least), int(high >= least)
+
+
+def _shifted_by(name: str, a: Interval, n: Interval) -> Interval:
+    # By the lowest byte of a word.
+    if n[0] != n[1]:
+        return ALL
+    by = n[0] & 255
+    if name == "asr":
+        return a[0] >> by, a[1] >> by
+    if by > 31:
+        return 0, 0
+    return _wrapped(a[0] << by, a[1] << by) if name == "lsl" else _shifted_right(a, by)
+
+
+def _case(of: Interval, words: tuple[Interval, ...]) -> Interval:
+    # The words for -255, -254, ..., 0.
+    some = words[max(of[0], -255) + 255 : min(of[1], 0) + 256]
+    return (min(w[0] for w in some), max(w[1] for w in some)) if some else ALL
+
+
 def _carry(a: Interval, b: Interval) -> Interval:
     # The carry of a sum of unsigned words.
     (a, b) = _unsigned(a), _unsigned(b)
@@ -332,7 +368,7 @@ OPERATIONS: dict[str, Callable[[tuple[int, ...], tuple[Interval, ...]], Interval
     "sub": lambda n, a: _wrapped(a[0][0] - a[1][1], a[0][1] - a[1][0]),
     "mul": lambda n, a: _wrapped(*_product(a[0], a[1])),
     "and": lambda n, a: _and(a[0], a[1]),
-    "orr": lambda n, a: _at_points(lambda x, y: x | y)(a[0], a[1]),
+    "orr": lambda n, a: _or(a[0], a[1]),
     "eor": lambda n, a: _at_points(lambda x, y: x ^ y)(a[0], a[1]),
     "mvn": lambda n, a: (~a[0][1], ~a[0][0]),
     "asr": lambda n, a: (a[0][0] >> n[0], a[0][1] >> n[0]),
@@ -357,8 +393,17 @@ OPERATIONS: dict[str, Callable[[tuple[int, ...], tuple[Interval, ...]], Interval
     "cs": lambda n, a: _compared("cs", a[0], a[1]),
     "carry": lambda n, a: _carry(a[0], a[1]),
     "sel": lambda n, a: _selected(a[0], a[1], a[2]),
+    # with numbers 1 or -1, and 0 or 1
+    "sum_ge": lambda n, a: _sum_compared(n, *a),
+    "lslr": lambda n, a: _shifted_by("lsl", *a),
+    "lsrr": lambda n, a: _shifted_by("lsr", *a),
+    "asrr": lambda n, a: _shifted_by("asr", *a),
+    # a function of a difference from -255 to 0: the difference, and 256 words
+    "cases": lambda n, a: _case(a[0], a[1:]),
     "halves": lambda n, a: _halves(a[0], a[1]),
     "bytes": lambda n, a: _bytes(*a),
     # words of the 64 bits n[0] + a[0] * a[1] + ..., which are shifted to the right by n[1]
     "long": lambda n, a: _wrapped(*(v >> n[1] for v in _long(n, a))),
+    # the same of a product of two unsigned words
+    "ulong": lambda n, a: _wrapped(*(v >> n[0] for v in _product(_unsigned(a[0]), _unsigned(a[1])))),
 }

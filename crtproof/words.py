@@ -22,6 +22,7 @@ __all__ = [
     "operation",
     "packed",
     "same",
+    "set_of_greatest",
     "shifted",
     "signed_byte",
     "subtract",
@@ -354,6 +355,27 @@ def same(a: Word, b: Word) -> bool:
 
 def greatest(a: Word, b: Word) -> Word:
     return a if same(a, b) else operation("max", a, b)
+
+
+def set_of_greatest(w: Piece) -> frozenset[Symbol | int] | None:
+    """Return the elements and numbers of which a word is the greatest; None if it is no such word.
+
+    The least number of 8 bits is left out.
+    """
+    found: set[Symbol | int] = set()
+    todo: list[Piece] = [w]
+    while todo:
+        w = todo.pop()
+        if isinstance(w, Op) and w.name in ("max", "sxtb"):
+            todo += w.args
+        elif isinstance(w, Symbol | int):
+            found.add(w if isinstance(w, Symbol) else signed(w))
+        else:
+            symbol = symbol_of(w) if isinstance(w, Linear) else None
+            if symbol is None:
+                return None
+            found.add(symbol)
+    return frozenset(found - {-128})
 
 
 def chosen(condition: Op, a: Word, b: Word) -> Word:

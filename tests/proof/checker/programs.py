@@ -141,7 +141,8 @@ _SAME = (
 _TWO_RESULTS = re.compile(r"(?:^|; )(?:[su]m[ul]\w*l\w*|asrl|lsll|lsrl|vmov) (r\d), (r\d),")
 
 _NO_FORM = re.compile(
-    r"^\.inst|vld4|v[iwd]+dup|^(asrl|lsll|lsrl) r\d, r[02]|^v(mlav|addv)\S* r[13]|^vmlalv\S* (r[13]|r\d, r[02])"
+    r"^\.inst|vld4|v[iwd]+dup|^(asrl|lsll|lsrl) r\d, r[02]|^v(mlav|addv)\S* r[13]"
+    r"|^vmlalv\S* (r[13]|r\d, r[02])"
 )
 """Registers that have to be even, or odd."""
 

@@ -133,7 +133,7 @@ def softmax(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "small.tflite"
 
 
-@pytest.mark.parametrize("board", [M4, nightly(M33), nightly(M7), nightly(M3)])
+@pytest.mark.parametrize("board", [M4, nightly(M33), nightly(M7)])
 def test_softmax_is_accepted(board: str, softmax: Path, tmp_path: Path) -> None:
     """Its branches depend on differences and on the sum of powers."""
     found = check(*made(softmax, board, tmp_path)[:1], softmax, tmp_path / "firmware.elf")

@@ -75,7 +75,7 @@ def with_short_help(command: Any) -> Any:
 
     @alone.command()
     def _nothing(wanted: Annotated[bool, wish] = False) -> None:
-        """Stand in for a function: Typer reads options from functions only."""
+        pass  # Typer reads options from functions only
 
     hide(True)
     made: Any = typer.main.get_command(alone)

@@ -182,8 +182,7 @@ class _Transformer(ABC):
     def _kept(self, x: Numbers) -> Numbers: ...  # rounded as the type does
 
     @abstractmethod
-    def _divided(self, x: Pair, by: int) -> Pair:
-        """Return the values divided by ``by``, so that sums cannot overflow."""
+    def _divided(self, x: Pair, by: int) -> Pair: ...  # so that sums cannot overflow
 
     @abstractmethod
     def _product(self, a: Pair, b: Pair) -> Pair: ...

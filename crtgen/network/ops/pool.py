@@ -88,8 +88,7 @@ class _Pool(Windowed, Clamping, Channelwise):
         return (scheme_of(sig.y).saturated(pooled, params.act_min, params.act_max),)
 
     @abstractmethod
-    def _pool(self, x: Real, sig: Signature) -> Real:
-        """Return the windows' averages or maxima; integers if the input is quantised."""
+    def _pool(self, x: Real, sig: Signature) -> Real: ...  # integers if the input is quantised
 
     def _taps(self, x: Real, sig: Signature, fill: float) -> Iterator[Real]:
         padded = pad_image(x, self.padding, fill)

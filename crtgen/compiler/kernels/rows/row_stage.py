@@ -66,7 +66,7 @@ class RowStage:
 
     @property
     def takes_pairs(self) -> bool:
-        """True if each row needs a row of a second image."""
+        # Of two images.
         return isinstance(self.op, Add | Concat)
 
     @cached_property

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, Queue
-from threading import Thread
+from threading import Lock, Thread
 from typing import IO
 
 __all__ = ["GRACE", "Child", "Command", "run_to_end"]
@@ -57,7 +57,7 @@ class Child(subprocess.Popen[bytes]):
         most_written: int | None = None,
         shared: tuple[int, ...] = (),
     ) -> None:
-        self._lifeline = -1
+        self._lifeline, self._lock = -1, Lock()
         if not hasattr(os, "killpg"):  # Windows: a program that outlives this process is the user's to end
             super().__init__(
                 command, stdin=stdin, stdout=stdout, stderr=stderr, env=environment, cwd=directory
@@ -86,7 +86,10 @@ class Child(subprocess.Popen[bytes]):
             os.close(theirs)
 
     def end(self, grace: float = GRACE) -> None:
-        """End the program and everything that it started, and wait for it. Calling it again has no effect."""
+        """End the program and everything that it started, and wait for it.
+
+        Any thread may call it, at any time; after the first call it has no effect.
+        """
         for ending, wait in ((self._terminate, grace), (self._kill, GRACE)):
             if self.poll() is not None:
                 break
@@ -112,10 +115,11 @@ class Child(subprocess.Popen[bytes]):
             os.killpg(self.pid, number)
 
     def _drop_lifeline(self) -> None:
-        # Ends whatever is left of the process group.
-        if self._lifeline >= 0:
-            os.close(self._lifeline)
-            self._lifeline = -1
+        # Ends whatever is left of the process group. Once: the number may be another file's afterwards.
+        with self._lock:
+            lifeline, self._lifeline = self._lifeline, -1
+        if lifeline >= 0:
+            os.close(lifeline)
 
 
 def run_to_end(

@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -66,6 +68,22 @@ def test_a_program_that_writes_too_much_is_ended(tmp_path: Path) -> None:
         assert child.wait(60) != 0
         child.end()
     assert (tmp_path / "printed").stat().st_size == 65536
+
+
+def test_two_threads_end_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second must not close the pipe again: its number may have become another file's."""
+    close, closed = os.close, []
+
+    def slow(descriptor: int) -> None:
+        closed.append(descriptor)
+        time.sleep(0.2)
+        close(descriptor)
+
+    child = Child(["/bin/sleep", "600"])
+    monkeypatch.setattr(os, "close", slow)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda _: child.end(grace=1), range(2)))
+    assert len(closed) == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])

@@ -35,12 +35,13 @@ class ArraySteps(Steps):
     """Computes all frames at once, with the numpy references of the operators.
 
     ``signal`` holds the samples, ``starts`` the first index of each frame; samples before index 0 are 0. From
-    ``end`` on the signal is padding, to which pre-emphasis was not applied.
+    ``end`` on and before ``first`` the signal is padding, to which pre-emphasis was not applied.
     """
 
     signal: npt.NDArray[np.int16]
     starts: npt.NDArray[np.int64]
     end: int
+    first: int = 0
     _arrays: dict[str, Array] = field(default_factory=dict)
     _states: dict[str, Array] = field(default_factory=dict)
 
@@ -87,14 +88,14 @@ class ArraySteps(Steps):
         return self.one(Window(shift), frames, self.constant("window", weights))
 
     def peak(self) -> Handle:
-        return self.number(float(self.signal.max()))
+        return self.number(float(self.signal[self.first : self.end].max()))
 
     def greatest(self, value: Handle) -> Handle:
         return self.number(float(self.array(value).max()))
 
-    def summed(self, value: Handle, weights: npt.NDArray[np.float64], mirrored: bool) -> Handle:
+    def summed(self, value: Handle, weights: npt.NDArray[np.float64], ends: str) -> Handle:
         rows = self.array(value)
-        matrix = around(len(rows), weights, mirrored)
+        matrix = around(len(rows), weights, ends)
         if not matrix.any():
             return self.one(Mul(), value, self.number(0.0))
         tables = banded(matrix).arrays

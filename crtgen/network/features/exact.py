@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crtgen.network.features.at_once import ArraySteps
-from crtgen.network.features.steps import Bins, Handle
+from crtgen.network.features.steps import Bins, Handle, around
 from crtgen.network.ir import Array, DType, Op, Quant, Value
 from crtgen.network.ops import (
     Add,
@@ -75,12 +75,9 @@ class ExactSteps(ArraySteps):
     def bands(self, name: str, x: Handle, matrix: Doubles) -> Handle:
         return self._keep(self.doubles(x) @ matrix)
 
-    def summed(self, value: Handle, weights: Doubles, mirrored: bool) -> Handle:
-        rows, reach = self.doubles(value), len(weights) // 2
-        padded = np.pad(rows, ((reach, reach), (0, 0)), mode="symmetric" if mirrored else "edge")
-        return self._keep(
-            np.array([np.tensordot(weights, padded[i : i + len(weights)], 1) for i in range(len(rows))])
-        )
+    def summed(self, value: Handle, weights: Doubles, ends: str) -> Handle:
+        rows = self.doubles(value)
+        return self._keep(around(len(rows), weights, ends).T @ rows)
 
     def apply(self, op: Op, *inputs: Handle, quant: Quant | None = None) -> tuple[Handle, ...]:
         made = _applied(op, [self.doubles(value) for value in inputs])

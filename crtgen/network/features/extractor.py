@@ -13,7 +13,7 @@ import numpy.typing as npt
 from crtgen.base import files
 from crtgen.base.errors import UsageError
 from crtgen.network.features.at_once import ArraySteps
-from crtgen.network.features.framing import framed, lead, rows_in_stream
+from crtgen.network.features.framing import framed, lead, rows_in_stream, stretches_of, window_length
 from crtgen.network.features.picture import frame_value, picture
 from crtgen.network.features.presets import settings_of
 from crtgen.network.features.rows import features_of
@@ -138,17 +138,13 @@ class Features:
         """Return the network's input in each run of a pipeline on one signal: ``[runs, rows, width]``.
 
         A window has ``rows`` rows of features, as many as the network's input, and advances by ``every`` rows
-        per run. The first window is the first full one. Raises ``UsageError`` for a signal that is too short,
-        and for padding by reflection, which is impossible in a stream.
+        per run, but never beyond its end. The first window is the first full one. Raises ``UsageError`` for a
+        signal that is too short.
         """
         settings = self.settings
         if isinstance(settings, ImageSettings):
             raise UsageError("pictures have no windows", hint="transform gives the picture of each frame")
-        if getattr(settings, "pad", "none") == "reflect":
-            raise UsageError("a stream has nothing to reflect before its first sample", hint='set pad="zero"')
         if settings.per == "window" and not isinstance(settings, VibrationSettings):
-            if lead(settings):
-                raise UsageError("a stream has nothing around a window", hint='set pad="none"')
             return self._whole_windows(np.asarray(signal), settings, rows, every)
         found = self.transform(signal)
         if isinstance(settings, VibrationSettings):
@@ -166,8 +162,9 @@ class Features:
 
     def _whole_windows(self, signal: Array, settings: SoundSettings, rows: int, every: int) -> Array:
         # Windows whose features depend on all of their samples.
-        length = settings.frame + (rows - 1) * settings.hop
-        starts = range(0, len(signal) - length + 1, every * settings.hop)
+        length = window_length(settings, rows)
+        stretches_of(settings, length)
+        starts = range(0, len(signal) - length + 1, min(every * settings.hop, length))
         if not starts:
             raise UsageError(
                 f"{len(signal)} samples are fewer than the {length} of a window", hint="give a longer signal"
@@ -225,7 +222,7 @@ class Features:
 
     def _signal(self, signal: npt.NDArray[np.int16], settings: SoundSettings, quantized: bool) -> Array:
         samples, starts, end = framed(settings, signal)
-        steps = ArraySteps(samples, starts, end)
+        steps = ArraySteps(samples, starts, end, lead(settings))
         rows = steps.array(scaled(steps, features_of(steps, settings, quantized=quantized), self.scaler_))
         return self._stacked(rows)
 

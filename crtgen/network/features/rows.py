@@ -103,10 +103,11 @@ def _normalized_energies(steps: Steps, s: MelSettings, energy: Handle) -> Handle
 def _with_deltas(steps: Steps, s: MelSettings, rows: Handle) -> Handle:
     # Rows, how they change, how that changes and so on: each the slope over some rows on both sides. That is
     # sum(n * (x[t + n] - x[t - n])) / (2 * sum(n * n)) for n from 1 on.
+    # With ``interp``, a polynomial of degree 1 is fitted to the rows at either end: one slope for them all.
     parts = [rows]
     for reach in s.deltas:
         places = np.arange(-reach, reach + 1)
-        parts.append(steps.summed(parts[-1], places / np.square(places).sum(), mirrored=False))
+        parts.append(steps.summed(parts[-1], places / np.square(places).sum(), s.delta_ends))
     return steps.beside(*parts)
 
 

@@ -53,6 +53,7 @@ _CHOICES = {
     "log": ("ln", "db", "pcen", "none"),
     "floor_kind": ("max", "add", "zero"),
     "dct": ("ortho", "even"),
+    "delta_ends": ("nearest", "interp"),
     "preemphasis_over": ("stream", "frame", "window"),
     "pad": ("none", "zero", "reflect"),
     "tail": ("drop", "zero"),
@@ -132,12 +133,14 @@ class MelSettings:
     energy: bool = False
     cmvn: int = 0
     deltas: tuple[int, ...] = ()
+    delta_ends: str = "nearest"
     stack: int = 1
     quantum: float = 0.0
     zero_point: int = 0
     rounding: str = "none"
     arithmetic: str = "auto"
     per: str = "stream"
+    length: int = 0
 
     def __post_init__(self) -> None:
         _check(self)
@@ -171,6 +174,10 @@ class MelSettings:
         _require(self.rounding == "none" or self.quantum > 0, "rounding without a quantum above 0")
         hint = "its fft is a power of two from 16 on, its preemphasis at most 0.999"
         _require(self.arithmetic != "int32" or self.has_blocks, "an arithmetic of int32", hint)
+        _require(0 <= self.length <= 1 << 20, f"a length of {self.length} samples; supported: up to 1048576")
+        hint = 'set per = "window", or leave length out'
+        _require(not self.length or self.per == "window", "a length is that of a window", hint)
+        _require(not self.length or self.stack == 1, "length gives all rows of a window", "leave stack out")
         for reason, whole in self._of_the_whole_window():
             hint = 'set per = "window": the features of a whole window are computed at once'
             _require(not whole or self.per == "window", f"{reason}: a stream does not know it", hint)

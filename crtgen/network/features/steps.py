@@ -5,11 +5,14 @@ once.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from crtgen.base.errors import UsageError
+from crtgen.network.features.framing import Stretch
 from crtgen.network.ir import Array, DType, Graph, Node, Op, Quant, Value
 from crtgen.network.ops import (
     Add,
@@ -19,7 +22,9 @@ from crtgen.network.ops import (
     Cast,
     Concat,
     Frame,
+    MirrorPad,
     Mul,
+    Pad,
     ReduceMax,
     RemoveMean,
     Reshape,
@@ -44,16 +49,23 @@ PARTS = ("weights", "first", "widths")
 """Names of the tables of bands."""
 
 
-def around(rows: int, weights: npt.NDArray[np.float64], mirrored: bool) -> npt.NDArray[np.float64]:
+def around(rows: int, weights: npt.NDArray[np.float64], ends: str) -> npt.NDArray[np.float64]:
     """Return a matrix that computes weighted sums over the rows around each row: ``[rows, rows]``.
 
-    Beyond the first and the last row, that row is repeated or, if ``mirrored``, the rows are mirrored.
+    Beyond the first and the last row, ``nearest`` repeats that row and ``mirrored`` mirrors the rows. With
+    ``interp``, rows too near to an end get the sum of the nearest one that is not.
     """
     reach = len(weights) // 2
-    places = np.pad(np.arange(rows), reach, mode="symmetric" if mirrored else "edge")
+    if ends == "interp" and rows < len(weights):
+        raise UsageError(
+            f"[features] delta_ends: {rows} rows are fewer than the {len(weights)} of a slope",
+            hint='give more rows, or set delta_ends = "nearest"',
+        )
+    places = np.pad(np.arange(rows), reach, mode="symmetric" if ends == "mirrored" else "edge")
     matrix = np.zeros((rows, rows))
     for row in range(rows):
-        np.add.at(matrix[:, row], places[row : row + len(weights)], weights)
+        at = min(max(row, reach), rows - 1 - reach) if ends == "interp" else row
+        np.add.at(matrix[:, row], places[at : at + len(weights)], weights)
     return matrix
 
 
@@ -92,10 +104,9 @@ class Steps(ABC):
     def greatest(self, value: Handle) -> Handle: ...
 
     @abstractmethod
-    def summed(self, value: Handle, weights: npt.NDArray[np.float64], mirrored: bool) -> Handle:
-        """Compute a weighted sum of each row and its neighbours, for an odd number of weights.
-
-        Beyond the ends, the first and last rows are repeated or, with ``mirrored``, the rows are mirrored.
+    def summed(self, value: Handle, weights: npt.NDArray[np.float64], ends: str) -> Handle:
+        """Compute a weighted sum of each row and its neighbours, for an odd number of weights; ``around``
+        explains ``ends``.
         """
 
     @abstractmethod
@@ -124,7 +135,7 @@ class Steps(ABC):
     def averaged(self, value: Handle, reach: int) -> Handle:
         """Return means over each row and the ``reach`` rows before and after it, mirrored at the ends."""
         count = 2 * reach + 1
-        return self.summed(value, np.full(count, 1 / count), True)
+        return self.summed(value, np.full(count, 1 / count), "mirrored")
 
     def one(self, op: Op, *inputs: Handle, quant: Quant | None = None) -> Handle:
         (made,) = self.apply(op, *inputs, quant=quant)
@@ -145,22 +156,29 @@ class Steps(ABC):
 class GraphSteps(Steps):
     """Nodes of a graph. ``samples`` is its input, ``starts`` are the first indices of its frames.
 
-    ``taken`` are the names used by parts that are appended later.
+    ``taken`` are the names used by parts that are appended later. ``stretches`` are the padded parts of the
+    samples that frames read, one for each start; None for the samples themselves.
     """
 
     samples: Value
     starts: Sequence[int]
     taken: Collection[str] = ()
+    stretches: Sequence[Stretch | None] = ()
     _nodes: list[Node] = field(default_factory=list)
     _start: int = 0
+    _padded: Value | None = None
     _values: dict[str, Value] = field(default_factory=dict)
     _states: dict[str, tuple[Value, Value]] = field(default_factory=dict)
     _counts: dict[str, int] = field(default_factory=dict)
 
     def rows(self, row: Callable[[], Handle]) -> Handle:
         made = []
-        for start in self.starts:
+        padded = dict[Stretch, Value]()
+        for start, stretch in zip_longest(self.starts, self.stretches):
             self._start = start
+            if stretch is not None and stretch not in padded:
+                padded[stretch] = self._stretched(stretch)
+            self._padded = None if stretch is None else padded[stretch]
             value = row()
             made.append(self.one(Reshape((1, *value.shape)), value, quant=value.quant))
         return made[0] if len(made) == 1 else self.one(Concat(0), *made, quant=made[0].quant)
@@ -169,7 +187,7 @@ class GraphSteps(Steps):
         op = Frame(self._start, preemphasis, PREVIOUS[over])
         if over == "window" and self._start:
             op = Frame(self._start, preemphasis)
-        return self.one(op, self.samples, self.constant("window", weights))
+        return self.one(op, self._source, self.constant("window", weights))
 
     def powers(
         self, weights: Array, preemphasis: float, over: str, length: int, bins: Bins, *, centred: bool
@@ -178,16 +196,28 @@ class GraphSteps(Steps):
         if before is Before.LAST and self._start:
             before = Before.EARLIER
         op = BlockPower(self._start, preemphasis, before, length, bins, centred)
-        return self.one(op, self.samples, self.constant("window", weights))
+        return self.one(op, self._source, self.constant("window", weights))
 
     def centred(self, size: int) -> Handle:
-        return self.one(RemoveMean(self._start, size), self.samples)
+        return self.one(RemoveMean(self._start, size), self._source)
 
     def windowed(self, weights: Array, shift: int) -> Handle:
         frame, size = self.samples, len(weights)
         if frame.elements != size:
             frame = self.one(StridedSlice((self._start,), (self._start + size,), (1,)), frame)
         return self.one(Window(shift), frame, self.constant("window", weights))
+
+    @property
+    def _source(self) -> Value:
+        # The samples that the frame reads.
+        return self.samples if self._padded is None else self._padded
+
+    def _stretched(self, part: Stretch) -> Value:
+        made = self.one(StridedSlice((part.first,), (part.end,), (1,)), self.samples)
+        if part.mirrored:
+            made = self.one(MirrorPad((part.before,), (part.after,), False), made)
+            return self.one(Pad((0,), (part.zeros,)), made) if part.zeros else made
+        return self.one(Pad((part.before,), (part.after + part.zeros,)), made)
 
     def peak(self) -> Handle:
         made = self._values.get("peak")
@@ -200,8 +230,8 @@ class GraphSteps(Steps):
     def greatest(self, value: Handle) -> Handle:
         return self.one(ReduceMax(tuple(range(len(value.shape)))), value)
 
-    def summed(self, value: Handle, weights: npt.NDArray[np.float64], mirrored: bool) -> Handle:
-        matrix = around(value.shape[0], weights, mirrored)
+    def summed(self, value: Handle, weights: npt.NDArray[np.float64], ends: str) -> Handle:
+        matrix = around(value.shape[0], weights, ends)
         if not matrix.any():
             return self.one(Mul(), value, self.number(0.0))
         turned = self.one(Transpose((1, 0)), value)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from crtgen.network.features import MelSettings
 from crtgen.network.features.at_once import ArraySteps
 from crtgen.network.features.exact import ExactSteps
+from crtgen.network.features.framing import framed, lead
 from crtgen.network.features.rows import features_of
 from crtgen.network.features.scaler import scaled
 from crtgen.network.ir import Array, DType, Signature, Value
@@ -66,9 +67,13 @@ def count_borders(pipeline: JoinedPipeline, signals: Iterable[Array]) -> Borders
 
 
 def _counts(settings: MelSettings, rounded: IntegerRounding, signal: Array) -> tuple[int, int, int, int]:
-    rows = (len(signal) - rounded.history - settings.used) // settings.hop + 1
-    starts = rounded.history + np.arange(rows, dtype=np.int64) * settings.hop
-    given = (signal.astype(np.int16), starts, len(signal))
+    samples = signal.astype(np.int16)
+    if settings.per == "window":
+        given = (*framed(settings, samples), lead(settings))
+    else:
+        rows = (len(signal) - rounded.history - settings.used) // settings.hop + 1
+        starts = rounded.history + np.arange(rows, dtype=np.int64) * settings.hop
+        given = samples, starts, len(samples), 0
     made, exact = ArraySteps(*given), ExactSteps(*given)
     whole = features_of(exact, replace(settings, arithmetic="float32"))
     real = exact.doubles(scaled(exact, whole, rounded.scaler))

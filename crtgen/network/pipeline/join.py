@@ -7,11 +7,11 @@ import numpy as np
 
 from crtgen.base.errors import UsageError
 from crtgen.network.features import FeatureSettings, ImageSettings, MelSettings, VibrationSettings
-from crtgen.network.features.framing import lead, offset
+from crtgen.network.features.framing import lead, offset, starts_of, stretches_of, window_length
 from crtgen.network.features.picture import frame_value, picture
 from crtgen.network.features.rows import features_of
 from crtgen.network.features.scaler import scaled
-from crtgen.network.features.settings import SoundSettings
+from crtgen.network.features.settings import MicroSettings, SoundSettings
 from crtgen.network.features.steps import GraphSteps, Handle
 from crtgen.network.features.vibration import vibration
 from crtgen.network.ir import DType, Graph, Node, Quant, Value, shape_text
@@ -189,13 +189,14 @@ def _of_sound(description: Description, settings: SoundSettings, networks: _Netw
         raise UsageError(
             "the window of the gate differs from that of [network]", where="[gate] file", hint=hint
         )
-    history = int(isinstance(settings, MelSettings) and bool(settings.preemphasis) and _over_stream(settings))
-    used = settings.used if isinstance(settings, MelSettings) else settings.frame
     whole = settings.per == "window"
+    if whole and network is None and isinstance(settings, MelSettings) and settings.length:
+        rows = len(starts_of(settings, settings.length + 2 * lead(settings)))
+        window = _Window(rows, window.step)
+    history = 0 if whole else _history(settings)
     rows = window.rows if whole else window.step
-    length = settings.frame if whole else used
-    samples = Value("samples", (history + length + (rows - 1) * settings.hop,), DType.INT16)
-    steps = GraphSteps(samples, [history + i * settings.hop for i in range(rows)], networks.names)
+    steps = _of_windows(settings, rows, networks) if whole else _of_stream(settings, rows, history, networks)
+    samples = steps.samples
     quantized = _takes_codes(settings, network)
     if networks.gate is not None and _takes_codes(settings, networks.gate) != quantized:
         hint = "both get the same features: quantise both networks as the preset rounds, or neither"
@@ -203,23 +204,37 @@ def _of_sound(description: Description, settings: SoundSettings, networks: _Netw
     features = scaled(steps, features_of(steps, settings, quantized=quantized), description.scaler)
     ends = _Joined(steps, features, replace(window, step=rows))
     graph = ends.graph(description, networks)
-    if whole and lead(settings):
-        raise UsageError(
-            "[features] pad: a window that moves over a stream has nothing around it",
-            hint='set pad = "none", and train the network on features without padding',
-        )
-    ahead = lead(settings) - offset(settings)
+    ahead = 0 if whole else lead(settings) - offset(settings)
     return JoinedPipeline(
         graph=graph,
         settings=settings,
         span=samples.elements,
-        hop=window.step * settings.hop,
+        hop=min(window.step * settings.hop, samples.elements),
         before=history + max(ahead, 0),
         skip=max(-ahead, 0),
         warm=0 if whole else -(-window.rows // window.step) - 1,
         decision=description.decision,
         rounded=_rounding(settings, network, history, description),
     )
+
+
+def _history(settings: SoundSettings) -> int:
+    # Samples before the first frame of a run that pre-emphasis looks at.
+    if isinstance(settings, MicroSettings) or not settings.preemphasis:
+        return 0
+    return int(settings.preemphasis_over == "stream")
+
+
+def _of_windows(settings: SoundSettings, rows: int, networks: _Networks) -> GraphSteps:
+    length = window_length(settings, rows)
+    stretches, starts = zip(*stretches_of(settings, length), strict=True)
+    return GraphSteps(Value("samples", (length,), DType.INT16), starts, networks.names, stretches)
+
+
+def _of_stream(settings: SoundSettings, rows: int, history: int, networks: _Networks) -> GraphSteps:
+    used = settings.used if isinstance(settings, MelSettings) else settings.frame
+    samples = Value("samples", (history + used + (rows - 1) * settings.hop,), DType.INT16)
+    return GraphSteps(samples, [history + i * settings.hop for i in range(rows)], networks.names)
 
 
 def _rounding(
@@ -282,10 +297,6 @@ def _check_decision(made: JoinedPipeline) -> None:
 def _input(network: Graph | None) -> Value:
     assert network is not None
     return network.values[network.inputs[0]]
-
-
-def _over_stream(settings: MelSettings) -> bool:
-    return settings.preemphasis_over == "stream"
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,9 @@ _PRESETS: list[tuple[str, dict[str, Any]]] = [
     ),
     ("mlperf-kws", {"deltas": (2, 1), "per": "window"}),
     ("librosa-mel", {"pad": "none", "log": "db", "top": 40.0, "relative": True, "per": "window"}),
+    ("librosa-mfcc", {"frame": 400, "hop": 200, "fft": 512, "length": 1700}),
+    ("torchaudio-mfcc", {"length": 1300}),
+    ("torchaudio-mel", {"frame": 256, "fft": 256, "arithmetic": "int32", "length": 500}),
     (
         "librosa-mel",
         {
@@ -50,7 +53,8 @@ def _samples(settings: Any) -> np.ndarray[Any, Any]:
     if settings.rate == 100:
         window: np.ndarray[Any, Any] = given("ei_spectral_v4")["x_f32"][2][: settings.frame]
         return window
-    signal: np.ndarray[Any, Any] = given("mlperf_sww")["wav0"][9000 : 9000 + settings.span]
+    length = getattr(settings, "length", 0) or settings.span
+    signal: np.ndarray[Any, Any] = given("mlperf_sww")["wav0"][9000 : 9000 + length]
     return signal
 
 

@@ -155,6 +155,18 @@ def test_keyword_spotting(number: int) -> None:
     assert float(np.abs(made - expected).max()) <= _CLOSE * float(np.ptp(expected))
 
 
+def test_slopes_of_the_first_and_last_rows() -> None:
+    """scipy.signal.savgol_filter(deriv=1, polyorder=1, mode="interp"), which librosa.feature.delta calls."""
+    signal = _signals()[0]
+    rows = Features("mlperf-kws").transform(signal).astype(np.float64)
+    fitted = np.array([np.polyfit(np.arange(9), rows[i : i + 9], 1)[0] for i in range(len(rows) - 8)])
+    expected = np.concatenate([fitted[:1]] * 4 + [fitted] + [fitted[-1:]] * 4)
+    made = Features("mlperf-kws", deltas=(4,), delta_ends="interp", per="window").transform(signal)[:, 10:]
+    assert float(np.abs(made - expected).max()) <= _CLOSE * float(np.ptp(expected))
+    with pytest.raises(UsageError, match="8 rows are fewer than the 9 of a slope"):
+        Features("mlperf-kws", deltas=(4,), delta_ends="interp", per="window").transform(signal[:2800])
+
+
 def test_deltas_are_slopes_over_rows() -> None:
     signal = _signals()[0]
     rows = Features("mlperf-kws").transform(signal).astype(np.float64)

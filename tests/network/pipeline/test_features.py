@@ -1,5 +1,6 @@
 """A network gets in a pipeline what ``Features`` gives for training: every preset, every type of input."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ _ROWS = 3
 _FAR = (0.37, 11)
 """A quantisation that is no preset's."""
 _PADDED = ("librosa-mfcc", "torchaudio-mel", "torchaudio-mfcc")
-"""A stream has nothing around a window, and nothing to reflect."""
+"""Windows with padding at their ends."""
 _VIBRATIONS = ("edge-impulse-flatten", "edge-impulse-spectral")
 """Their windows are whole: a network gets one at a time."""
 _STREAMED = [name for name in PRESETS if name not in ("image", *_PADDED)]
@@ -46,14 +47,14 @@ def _network(folder: Path, width: int, rows: int, quant: tuple[float, int] | Non
     return file
 
 
-def _described(folder: Path, features: Features, network: Path, every: int) -> Path:
+def _described(folder: Path, features: Features, network: Path, every: int, more: str = "") -> Path:
     s, kind = features.settings, '{ kind = "audio", rate = 16000, type = "int16" }'
     if isinstance(s, VibrationSettings):
         kind = f'{{ kind = "imu", rate = {s.rate}, type = "float32", axes = {s.axes} }}'
     elif s.rate != 16000:
         kind = kind.replace("16000", str(s.rate))
     lines = ["[pipeline]", 'name = "heard"', f"sensor = {kind}", "[features]"]
-    lines.append(f'preset = "{features.preset}"')
+    lines += [f'preset = "{features.preset}"', more]
     if isinstance(s, MelSettings):
         lines.append("stack = 1")
     lines += ["[network]", f'file = "{network}"', *([f"every = {every}"] if every > 1 else [])]
@@ -99,6 +100,38 @@ def test_a_network_gets_what_it_was_trained_on(
     assert len(wanted) == len(found)
 
 
+_WINDOWS: list[tuple[str, int, dict[str, Any]]] = [
+    ("librosa-mfcc", 1100, {}),  # each frame reaches beyond both ends
+    ("librosa-mfcc", 1700, {"frame": 300, "hop": 150, "fft": 512}),
+    ("librosa-mel", 2001, {"fft": 400, "frame": 400, "hop": 160}),
+    ("torchaudio-mel", 999, {}),
+    ("torchaudio-mfcc", 1000, {"tail": "zero", "hop": 300}),
+    ("torchaudio-mel", 1201, {"preemphasis": 0.97, "preemphasis_over": "frame", "remove_mean": True}),
+    ("mlperf-kws", 1439, {}),  # the greatest sample may be behind the last frame
+    ("mlperf-kws", 1439, {"tail": "zero", "pad": "zero", "window_at": "middle"}),
+    ("python-speech-features", 0, {"deltas": [1]}),
+    ("kaldi-fbank", 1111, {"arithmetic": "int32", "pad": "reflect", "window_at": "middle"}),
+]
+
+
+@pytest.mark.parametrize("every", [1, 2, 99])
+@pytest.mark.parametrize(("preset", "length", "changes"), _WINDOWS)
+def test_whole_windows(preset: str, length: int, changes: dict[str, Any], every: int, tmp_path: Path) -> None:
+    """Windows of a given length, padded or not, as ``transform`` computes them of a clip."""
+    features = Features(preset, per="window", length=length, **changes)
+    signal = _signal(features)
+    signal = np.concatenate([signal, signal, signal])
+    rows = len(features.transform(signal[: length or 1000]))
+    network = _network(tmp_path, features.settings.width, rows, None)
+    given = {"per": "window", "length": length, **changes}
+    more = "\n".join(f"{key} = {json.dumps(value)}" for key, value in given.items())
+    every = min(every, rows)
+    found = _given(_described(tmp_path, features, network, every, more), signal)
+    wanted = features.windows(signal, rows, every)
+    assert len(found) >= 2
+    np.testing.assert_array_equal(found, wanted.reshape(len(wanted), -1))
+
+
 def test_codes_of_a_preset_go_to_a_network_that_has_them(tmp_path: Path) -> None:
     features = Features("mlperf-sww")
     settings = features.settings
@@ -123,7 +156,15 @@ def test_what_has_no_windows() -> None:
     with pytest.raises(UsageError, match="pictures have no windows"):
         Features("image").windows(np.zeros((4, 4, 3), np.uint8), 1)
     for preset in _PADDED:
-        with pytest.raises(UsageError, match=r"a stream has nothing (to reflect|around a window)"):
-            Features(preset).windows(np.zeros(90000, np.int16), 1)
+        with pytest.raises(UsageError, match="depend on its number of samples") as error:
+            Features(preset).windows(np.zeros(90000, np.int16), 7)
+        hop = 512 if preset == "librosa-mfcc" else 200
+        assert error.value.hint == f"set length: for 7 rows, from {6 * hop} to {7 * hop - 1} samples"
+    with pytest.raises(UsageError, match="16000 samples make 81 rows, but the network takes 80"):
+        Features("torchaudio-mel", length=16000).windows(np.zeros(90000, np.int16), 80)
+    with pytest.raises(UsageError, match="a length is that of a window"):
+        Features("mlperf-sww", length=16000)
+    with pytest.raises(UsageError, match="padding at the ends of a window is not known to the sample before"):
+        Features("torchaudio-mel", length=16000, preemphasis=0.97).windows(np.zeros(90000, np.int16), 81)
     with pytest.raises(UsageError, match="rows of features are fewer than the 70 of a window"):
         Features("mlperf-sww").windows(np.zeros(5000, np.int16), 70)

@@ -2,7 +2,7 @@
 tools.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any, Unpack
@@ -12,7 +12,7 @@ from crtgen.api.report import Report
 from crtgen.boards import Board, all_boards, silicon_range
 from crtgen.compiler.byoc import Generator
 from crtgen.compiler.kernels import Target
-from crtgen.compiler.plan import NPU_PART, FreeMemory, place_constants
+from crtgen.compiler.plan import NPU_PART, FreeMemory, Plan, Resident, place_constants
 from crtgen.compiler.request import AUTO, Request, RequestFields
 from crtgen.firmware.project import Footprint
 
@@ -170,12 +170,8 @@ def _arena_in(compiled: api.Compiled) -> dict[str, int]:
     return {place.get("arena", board.data): plan.arena, **parts} if board.memories else {}
 
 
-def _with_more(compiled: api.Compiled, placed: api.Compiled) -> tuple[int, int]:
+def _with_more(best: Resident, placed: api.Compiled) -> tuple[int, int]:
     # The bytes of RAM that are missing for all constants for which the core waits, and the cycles they save.
-    request = compiled.request
-    if "baremetal" not in request.board.platforms or "weights" in request.place:
-        return 0, 0
-    (best,) = place_constants(compiled.plans, request.target, [FreeMemory("ram", _ENDLESS)])
     needs = sum(s.kernel.cost.constants for s in best.plan.steps if s.name in best.memories)
     cycles = [sum(s.kernel.cycles or 0 for s in plan.steps) for plan in (placed.plans[0], best.plan)]
     more = needs - sum(placed.resident_bytes.values())
@@ -198,18 +194,30 @@ class Fits:
         self._model = model
         self._chosen = chosen
         self._known: dict[tuple[Target, str, str], api.Compiled] = {}
+        self._in_ram: dict[tuple[Plan, ...], Resident] = {}
 
     def on(self, board: Board, choice: FitChoice = FitChoice()) -> Fit:
         found = self._fit(board, choice)
         if found.fits and not found.server_short:
             return found
-        tried = [(other.beside(choice), self._fit(board, other)) for other in _others(board, choice)]
-        library = (options for options, fit in tried if fit.fits)
-        server = (options for options, fit in tried if not fit.server_short)
+        library = server = ""
+        is_hopeless = {(choice.optimize, _known(choice.place)): not found.fits}
+        for other in _others(board, choice):
+            if (library or found.fits) and (server or not found.server_short):
+                break
+            way = other.optimize, _known(other.place)
+            if is_hopeless.get(way):  # a server is more than a library, whatever its pool
+                continue
+            fit = self._fit(board, other)
+            is_hopeless[way] = not fit.fits
+            if fit.fits:
+                library = library or other.beside(choice)
+            if not fit.server_short:
+                server = server or other.beside(choice)
         return replace(
             found,
-            advice="" if found.fits else next(library, ""),
-            server_advice=next(server, "") if found.server_short else "",
+            advice="" if found.fits else library,
+            server_advice=server if found.server_short else "",
         )
 
     def _fit(self, board: Board, choice: FitChoice) -> Fit:
@@ -232,7 +240,7 @@ class Fits:
             server,
             resident=constants,
             in_flash=in_flash.reports[0].cycles_estimated if constants else report.cycles_estimated,
-            in_ram=_with_more(compiled, placed),
+            in_ram=self._with_more(compiled, placed),
             arena=_arena_in(small),
         )
 
@@ -249,6 +257,15 @@ class Fits:
             is_spread=True,
         )
 
+    def _with_more(self, compiled: api.Compiled, placed: api.Compiled) -> tuple[int, int]:
+        request = compiled.request
+        if "baremetal" not in request.board.platforms or "weights" in request.place:
+            return 0, 0
+        if compiled.plans not in self._in_ram:
+            endless = [FreeMemory("ram", _ENDLESS)]
+            (self._in_ram[compiled.plans],) = place_constants(compiled.plans, request.target, endless)
+        return _with_more(self._in_ram[compiled.plans], placed)
+
     def _compiled(self, board: Board, choice: FitChoice) -> api.Compiled:
         # Compiled for the board as if its memories had no end.
         varied: RequestFields = {
@@ -263,6 +280,10 @@ class Fits:
             endless = replace(board, memories=tuple(replace(m, size=_ENDLESS) for m in board.memories))
             self._known[key] = self._model.compile(endless, **fields)
         return replace(self._known[key], request=request)
+
+
+def _known(place: Mapping[str, str] | None) -> Hashable:
+    return frozenset((place or {}).items())
 
 
 def _others(board: Board, choice: FitChoice) -> Iterator[FitChoice]:

@@ -61,7 +61,7 @@ def waiting(
     for call in runs.calls:
         if code:
             times = min(call.times, 1.0) if size <= code.code_cache else call.times
-            total += times * _code_of_a_call(call, pipeline, code)
+            total += times * _code_of_a_call(call.routine, call.loops, pipeline, code)
         if constants and not call.in_ram:
             total += call.times * _constants_of_a_call(call, pipeline, constants)
     return total
@@ -73,17 +73,20 @@ def _constants_of_a_call(call: RoutineCall, pipeline: CorePipeline, reads: Flash
     return reads.waits(read)
 
 
-def _code_of_a_call(call: RoutineCall, pipeline: CorePipeline, reads: FlashReads) -> float:
-    stretches, spans = _stretches(call.routine, pipeline)
-    total = 0.0
+@lru_cache(maxsize=8192)
+def _code_of_a_call(
+    routine: Routine, loops: tuple[tuple[str, float], ...], pipeline: CorePipeline, reads: FlashReads
+) -> float:
+    stretches, spans = _stretches(routine, pipeline)
+    total, rounds = 0.0, dict(loops)
     for stretch in stretches:
         times = 1.0
         for end in stretch.around:
             if spans[end] <= reads.code_cache:
                 break
-            times = stretches[end].block.runs(call.rounds)
+            times = stretches[end].block.runs(rounds)
         else:
-            times = stretch.block.runs(call.rounds)
+            times = stretch.block.runs(rounds)
         total += times * _code(stretch, reads)
     return total
 
@@ -97,7 +100,7 @@ def _code(stretch: _Stretch, reads: FlashReads) -> float:
     return reads.wait_states + (lines - 1) * ahead
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=8192)
 def _stretches(routine: Routine, pipeline: CorePipeline) -> tuple[Sequence[_Stretch], Mapping[int, int]]:
     # The blocks, and the bytes of each loop by the number of the block that ends it.
     blocks, cycles = zip(*each_block(routine, pipeline)[:-2], strict=True)

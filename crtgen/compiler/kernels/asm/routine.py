@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate
 from math import prod
 from typing import NamedTuple
@@ -183,8 +183,7 @@ class Routine:
 
     def instructions(self, **rounds: float) -> float:
         """Return the instructions that one call executes, given the iterations of each named loop."""
-        own = sum(block.runs(rounds) * len(block.lines) for block in self.blocks)
-        return own + self._around
+        return _instructions(self, tuple(rounds.items())) + self._around
 
     @cached_property
     def _around(self) -> int:
@@ -240,6 +239,11 @@ class RoutineCall:
     rounds: Mapping[str, float]
     in_ram: bool = False
 
+    @property
+    def loops(self) -> tuple[tuple[str, float], ...]:
+        """``rounds`` as a key."""
+        return tuple(self.rounds.items())
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Runs:
@@ -267,6 +271,13 @@ class Runs:
     @property
     def in_ram(self) -> "Runs":
         return Runs(tuple(replace(call, in_ram=True) for call in self.calls))
+
+
+@lru_cache(maxsize=8192)
+def _instructions(routine: Routine, rounds: tuple[tuple[str, float], ...]) -> float:
+    # Those of the blocks. The same loops are asked for again and again: on other memories, in other plans.
+    times = dict(rounds)
+    return sum(block.runs(times) * len(block.lines) for block in routine.blocks)
 
 
 def _is_far(line: Instruction, place: int, labels: Mapping[str, int]) -> bool:

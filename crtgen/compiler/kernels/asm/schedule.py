@@ -29,7 +29,7 @@ _SP = "sp"
 _Group = tuple[Instruction, ...]
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=8192)
 def scheduled(routine: Routine, pipeline: CorePipeline) -> Routine:
     """Return the routine in an order that suits the pipeline; blocks that gain nothing keep their order."""
     if not pipeline.overlaps:
@@ -38,13 +38,16 @@ def scheduled(routine: Routine, pipeline: CorePipeline) -> Routine:
 
 
 def cycles(runs: Runs, pipeline: CorePipeline) -> float:
-    return sum(
-        call.times * sum(b.runs(call.rounds) * each for b, each in each_block(call.routine, pipeline))
-        for call in runs.calls
-    )
+    return sum(call.times * _cycles(call.routine, call.loops, pipeline) for call in runs.calls)
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=8192)
+def _cycles(routine: Routine, loops: tuple[tuple[str, float], ...], pipeline: CorePipeline) -> float:
+    rounds = dict(loops)
+    return sum(block.runs(rounds) * each for block, each in each_block(routine, pipeline))
+
+
+@lru_cache(maxsize=8192)
 def each_block(routine: Routine, pipeline: CorePipeline) -> Sequence[tuple[BasicBlock, int]]:
     """Return the blocks in an order that suits the pipeline, then prologue and epilogue, with the cycles of
     each.

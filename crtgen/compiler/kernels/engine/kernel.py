@@ -64,6 +64,8 @@ class Target:
         """
         fits = self.code is not None and code <= self.code.code_cache
         holds = self.constants is not None and constants <= self.constants.data_cache
+        if not (fits or holds):
+            return self
         return replace(self, code=None if fits else self.code, constants=None if holds else self.constants)
 
     def of_kernels(self, optimize: str) -> "Target":

@@ -12,7 +12,7 @@ the place where all of them meet, and then registers and memory are put together
 - For any other, there are two ways, and what comes out is chosen by the branch's condition.
 
 Any place that all ways come to with the same open calls may be where they meet: what is put together there is
-right. The first one is found by running all ways until they can not go on alone.
+right. The first one is found by running some ways, or all, until they cannot go on alone.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -46,7 +46,8 @@ _SAMPLES = (1 << 19, (1 << 19) + 1, 3 << 18, 1 << 20, (1 << 20) + 12345)
 """Totals of softmax that branches are tried with; the least is that of one element, the greatest by far."""
 _LONGEST = 1 << 20
 _Memo = dict[int, tuple[Word, Word]]
-_SCOUTED = 20000
+_SCOUTED, _SCOUTS = 20000, 4
+"""Instructions of a way that looks where it leads, and ways of each direction that look first."""
 
 
 class Total:
@@ -283,9 +284,10 @@ class Ways(Products):
         ends = None
         if key in self._meetings:
             ends = self._all(begin, node, starts, self._meetings[key])
-        if ends is None:
-            self._meetings[key] = self._meeting(begin, node, starts)
-            ends = self._all(begin, node, starts, self._meetings[key])
+        for scouts in (_some_of(starts), starts):
+            if ends is None:
+                self._meetings[key] = self._meeting(begin, node, scouts)
+                ends = self._all(begin, node, starts, self._meetings[key])
         if ends is None:
             raise Refused("a branch that depends on an input, whose ways do not meet")
         self._merge(begin, node, ends)
@@ -425,6 +427,15 @@ class Ways(Products):
         if not isinstance(bases[0], int) and all(b is bases[0] for b in bases):
             return add(bases[0], operation("cases", node, *numbers))
         return operation("cases", node, *words)
+
+
+def _some_of(starts: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    # A few ways of each direction.
+    by_first: dict[int, list[tuple[int, int]]] = {}
+    for value, first in starts:
+        by_first.setdefault(first, []).append((value, first))
+    some = (ways[len(ways) * k // _SCOUTS] for ways in by_first.values() for k in range(_SCOUTS))
+    return list(dict.fromkeys(some))
 
 
 def _byte(p: Piece) -> Piece:

@@ -247,7 +247,7 @@ def test_fields_of_a_long_sum() -> None:
 
 def test_memory_gives_back_what_was_stored() -> None:
     """Bytes, halves and words at any place, against an array of bytes."""
-    for seed in range(150):
+    for seed in range(50):
         v = _Values(seed)
         memory, plain = Memory(Image((), {}), [(0x100, 0x120)]), dict.fromkeys(range(0x100, 0x120), 0)
         for a in range(0x100, 0x120, 4):

@@ -17,7 +17,7 @@ from crtgen.proof.checker.refusal import Refusal
 from crtgen.proof.checker.surroundings.calls import Afterwards, application_call
 from crtgen.proof.checker.surroundings.description import compare_description
 from crtgen.proof.printed import lines_of
-from tests.proof.checker.test_states import built
+from tests.proof.checker.test_states import remembering
 from tests.support import ROOT, require_tool
 from tests.tflite_builder import Model, Operator, Options, Tensor
 
@@ -167,7 +167,8 @@ def test_names_that_are_exchanged(tmp_path: Path) -> None:
 
 def test_states_are_reset(tmp_path: Path) -> None:
     """``_reset`` is followed, and one that leaves another value is found."""
-    model, _ = built(tmp_path)
+    model = tmp_path / "remembering.tflite"
+    model.write_bytes(remembering())
     image = server(model, tmp_path)
     proof = prove(image, model)
     assert proof.application.resets, said(proof)

@@ -59,7 +59,7 @@ def within(name: str, board: str, reach: float, folder: Path, runs: int) -> tupl
 @pytest.mark.qemu
 @pytest.mark.models
 @pytest.mark.parametrize("board", [M4, nightly(M55)])
-@pytest.mark.parametrize("runs", [100, nightly(1000)])
+@pytest.mark.parametrize("runs", [25, nightly(1000)])
 def test_random_inputs(board: str, runs: int, tmp_path: Path) -> None:
     worst, proof = within("hello_world_float", board, 6.3, tmp_path, runs)
     assert proof.error is not None

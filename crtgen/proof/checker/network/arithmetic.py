@@ -6,6 +6,7 @@
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,7 @@ def requantize_each(acc: Ints, multiplier: Ints, exponent: Ints) -> Any:
     return rounded_shift(high_mul(acc << np.maximum(exponent, 0), multiplier), np.maximum(-exponent, 0))
 
 
+@lru_cache(1 << 10)
 def inverse_square_root(n: int) -> tuple[int, int]:
     """Return the 31-bit multiplier and the exponent of 1 / sqrt(n) for n >= 1
     (GetInvSqrtQuantizedMultiplierExp).

@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
     if result.is_accepted_but_for:
         print(f"{result.model}: accepted up to layer {result.left[0]}, which is not followed")
         return 3
-    print(f"{result.model}: not accepted: {result.refused or 'outputs are missing'}")
+    print(f"{result.model}: not accepted: {result.refused or result.missing}")
     return 1
 
 

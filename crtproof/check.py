@@ -32,8 +32,8 @@ class Result:
 
     ``refused`` is why the run ended early, if it did.
 
-    ``left`` are the layers of kinds that are not followed. Their inputs were in memory when the function was
-    called in which the run ended, if it ``stands``.
+    ``left`` are the layers of kinds that are not followed. If it ``stands``, their inputs were in memory when
+    a function was called: the one in which the run ended, if it ended early.
     """
 
     model: str
@@ -52,10 +52,18 @@ class Result:
         return not self.refused and self.accepted == self.outputs
 
     @property
+    def missing(self) -> str:
+        """The first layer after the last complete one, and how many of its outputs are found."""
+        complete = [i for i, (*_, accepted, size) in enumerate(self.layers) if accepted == size]
+        for number, name, accepted, size in self.layers[max(complete, default=-1) + 1 :]:
+            return f"layer {number}, {name}: {accepted:,} of {size:,} outputs are found"
+        return "outputs are missing"
+
+    @property
     def is_accepted_but_for(self) -> bool:
         """True if the run came to a layer that is not followed, whose input was there in full.
 
-        Then all that this input depends on was found.
+        Then all that this input depends on was found, and so was each output that depends on no such layer.
         """
         return bool(self.left) and self.stands
 
@@ -116,12 +124,17 @@ class _Run:
         writable = [*self._arenas(), (STACK_TOP - self.room, STACK_TOP)]
         self.memory = Memory(image, writable)
         self.machine = Machine(image, self.memory, self._stored)
+        self.machine.entered = self._entered
         self.comparer = Comparer(self.memory)
         self.rows = Rows(self.machine, self.comparer)
         self.reason = ""
         """Cause why a byte is no output of softmax."""
         self.last = 0
         """Number of the last instruction that stored an output."""
+        self.left = {t for y in network.layers if y.is_left for t in y.operator.inputs}
+        self.came: set[int] = set()
+        """Inputs of layers that are not followed which were in memory at a call, and at the last one."""
+        self.now: set[int] = set()
 
     def _arenas(self) -> list[tuple[int, int]]:
         # The arena, or the one that all models share, and its parts in other memories.
@@ -146,20 +159,32 @@ class _Run:
             found = self._found()
             refused = self.reason if found < outputs else ""
         calls, last = self.machine.calls, self.last
-        stands = (
-            bool(calls)
-            and last < calls[0][1]
-            and all(self._stands(t) for y in self.network.layers if y.is_left for t in y.operator.inputs[:1])
-        )
+        left = {t for t in self.left if self._is_known(t)}
+        if refused:
+            stands = bool(left and calls) and last < calls[0][1] and left <= self.now
+        else:
+            model = self.network.model
+            known = sum(model.tensors[t].size for t in model.outputs if self._is_known(t))
+            stands = bool(left) and found == known and left <= self.came
         seen = self.machine.count, STACK_TOP - self.machine.lowest, self.comparer.intervals
         return Result(self.name, tuple(self._layers()), self._left(), stands, outputs, found, refused, *seen)
 
+    def _entered(self) -> None:
+        # Notes which inputs are complete when the network's function calls another one.
+        if len(self.machine.calls) == 1 and self.memory.journal is None:
+            self.now = {t for t in self.left if self._is_known(t) and self._stands(t)}
+            self.came |= self.now
+
+    def _is_known(self, tensor: int) -> bool:
+        # True if no layer before a tensor is left.
+        try:
+            return bool(self.network.values(tensor))
+        except Refused:
+            return False
+
     def _stands(self, tensor: int) -> bool:
         # True if all elements of a tensor are in memory, one behind the other.
-        try:
-            values = self.network.values(tensor)
-        except Refused:
-            return True  # another layer before it is not followed
+        values = self.network.values(tensor)
         return any(
             all(self._is_at(first + i, value) for i, value in enumerate(values))
             for low, high in self._arenas()
@@ -243,8 +268,8 @@ class _Run:
         found = 0
         outputs = self.network.model.outputs
         for at, tensor in zip(self._places("output", outputs), outputs, strict=True):
-            for i, value in enumerate(self.network.values(tensor)):
-                found += self._is_at(at + i, value)
+            if self._is_known(tensor):
+                found += sum(self._is_at(at + i, v) for i, v in enumerate(self.network.values(tensor)))
         return found
 
     def _left(self) -> tuple[str, ...]:

@@ -63,6 +63,8 @@ class Core:
         """Open calls: return address, number of the instruction that called, r4 to r11 and SP."""
         self.returned: list[Word] | None = None
         """Registers that the instruction has to leave as at the call, if it returned from one."""
+        self.entered: Callable[[], None] = lambda: None
+        """Called at each call of a function."""
         self.count = 0
         self.lowest = 0
         self._steps: dict[tuple[int, bool], tuple[Step, int]] = {}

@@ -208,6 +208,7 @@ class Machine(Ways):
         def step() -> int:
             self.r[LR] = i.following | 1
             self.calls.append((i.following, self.count, [*self.r[4:12], self.r[SP]]))
+            self.entered()
             return to
 
         return step

@@ -226,8 +226,23 @@ def test_a_layer_that_is_not_followed(tmp_path: Path) -> None:
     path.write_bytes(Model([x, y, z], operators, ["x"], ["z"]).to_bytes())
     certificate, image = made(path, M4, tmp_path)
     found = check(certificate, path, image)
-    assert (found.is_accepted, found.left) == (False, ("1 LOGISTIC",))
+    assert (found.is_accepted, found.is_accepted_but_for, found.left) == (False, True, ("1 LOGISTIC",))
     assert found.layers[0] == (0, "MAX_POOL_2D", 32, 32)
+
+    def without(said: dict[str, Any]) -> None:
+        said["stores"] = [s for s in said["stores"] if s[1] != 2]
+
+    # A certificate that does not name the layer's outputs: the run comes to its end.
+    known = check(rewritten(certificate, tmp_path, without), path, image)
+    assert (known.refused, known.is_accepted, known.is_accepted_but_for) == ("", False, True)
+
+    def less(said: dict[str, Any]) -> None:
+        without(said)
+        said["stores"].pop(7)
+
+    missing = check(rewritten(certificate, tmp_path, less), path, image)
+    assert (missing.is_accepted, missing.is_accepted_but_for) == (False, False)
+    assert missing.missing == "layer 0, MAX_POOL_2D: 31 of 32 outputs are found"
 
 
 def rewritten(certificate: Path, folder: Path, change: Callable[[dict[str, Any]], object]) -> Path:

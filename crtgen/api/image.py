@@ -67,8 +67,6 @@ class GeneratedProject:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Extracted:
-    """A firmware project on disk."""
-
     directory: Path
     kept: tuple[str, ...] = ()
     """Generated files that the user edited; they were not overwritten."""

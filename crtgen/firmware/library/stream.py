@@ -102,7 +102,6 @@ class StreamWriter:
         self.each(items, write)
 
     def each(self, items: Iterable[_T], write: Callable[[_T], None]) -> None:
-        """Write the items without a leading count."""
         for item in items:
             write(item)
 

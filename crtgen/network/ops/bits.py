@@ -26,8 +26,6 @@ class _Bits(Elementwise):
 
 
 class Bitwise(_Bits):
-    """An operator that combines two integers bit by bit."""
-
     __slots__ = ()
 
     operands: ClassVar[int] = 2

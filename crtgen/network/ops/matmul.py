@@ -57,7 +57,6 @@ class BatchMatMul(Op):
         return (((*batch, rows, columns), a.dtype),)
 
     def lengths(self, a: Value, b: Value) -> tuple[int, int, int, int]:
-        """Return rows, depth, depth of the second operand, columns."""
         (rows, depth), (other, columns) = a.shape[-2:], b.shape[-2:]
         if self.adj_x:
             rows, depth = depth, rows

@@ -95,7 +95,6 @@ class LogSoftmaxView:
 
 @design(Softmax, types=(DType.INT16,))
 def softmax16(op: Softmax, sig: Signature, target: Target) -> Kernel:
-    """Compute softmax of int16 with two tables."""
     p, depth = op.parameters(sig), sig.x.shape[-1]
     assert isinstance(p, Softmax16Params)
     scaled = two_roundings("(x0[i] - largest)", p.multiplier, p.shift, 65535)

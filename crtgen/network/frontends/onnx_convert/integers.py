@@ -109,7 +109,6 @@ class _Factor:
         return Converted(Sub(), (number(self.offset, DType.INT32), zero), ("zero",))
 
     def distances(self, rank: int) -> Operand:
-        """Return the values minus the zero point, as int16."""
         numbers = cast(self.tensor, DType.INT16)
         if self.given is None:
             return numbers

@@ -48,7 +48,6 @@ __all__ = ["CONVERTERS", "bias_of", "convolved"]
 
 
 def bias_of(layer: OnnxLayer, outputs: int, place: int = 2) -> Array:
-    """Return the bias; zeros if there is none."""
     if not layer.has(place):
         return np.zeros(outputs, np.float32)
     bias = layer.constant(place, "biases")

@@ -7,7 +7,7 @@ from crtgen.network.passes.core import Change, Pass, Rewrite, Rule, run_passes
 from crtgen.network.passes.ends import channels_last, turned_shape, with_io
 from crtgen.network.passes.fold import FoldChannels, FoldedLayer, RemovedChannel
 from crtgen.network.passes.fuse import FoldPadding, FuseActivations
-from crtgen.network.passes.layout import MoveTransposes
+from crtgen.network.passes.layout import MoveTransposes, TurnOperands
 from crtgen.network.passes.simplify import (
     FoldConstants,
     MergeReshapes,
@@ -39,6 +39,7 @@ __all__ = [
     "Rewrite",
     "Rule",
     "Sliding",
+    "TurnOperands",
     "channels_last",
     "run_passes",
     "slide",
@@ -51,6 +52,7 @@ WITHOUT_FOLDING: tuple[Pass, ...] = (
     FoldConstants(),
     RemoveDead(),
     MoveTransposes(),
+    TurnOperands(),
     ReshapeTransposes(),
     MergeReshapes(),
     RemoveDead(),

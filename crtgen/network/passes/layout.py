@@ -25,15 +25,16 @@ from crtgen.network.ops import (
 from crtgen.network.ops.elementwise import Elementwise
 from crtgen.network.ops.logsoftmax import LogSoftmax
 from crtgen.network.ops.lookup_softmax import LookupSoftmax
+from crtgen.network.ops.matmul import BatchMatMul
 from crtgen.network.ops.normalize import CumSum
 from crtgen.network.ops.reduce import ArgReduction, Reduction
 from crtgen.network.ops.shape import StridedSlice, Transpose
 from crtgen.network.ops.spread import MirrorPad, PadWith
 from crtgen.network.ops.traits import Tabulated
-from crtgen.network.passes.core import Pass, Rewrite
+from crtgen.network.passes.core import Change, GraphLike, Pass, Rewrite, Rule
 from crtgen.network.passes.simplify import RemoveDead
 
-__all__ = ["MoveTransposes"]
+__all__ = ["MoveTransposes", "TurnOperands"]
 
 Perm = tuple[int, ...]
 Moved = tuple[Op, Perm]
@@ -57,6 +58,51 @@ class MoveTransposes(Pass):
             (_swept(graph, reshapes) for reshapes in (True, False)), key=lambda found: _transposed(found[0])
         )
         return (made, rewrites) if _transposed(made) < _transposed(graph) else (graph, ())
+
+
+@dataclass(frozen=True, slots=True)
+class TurnOperands(Rule):
+    """Lets a product of matrices exchange the last two axes of an operand instead of a transpose.
+
+    Attention multiplies by the transposed keys: ``[1, 8, 2, 16]`` is transposed by (0, 2, 3, 1). As (0, 2, 1,
+    3) and an operand with exchanged axes, 16 elements move at once, and terms of a sum are neighbours. If
+    only these axes were exchanged, no transpose is left.
+    """
+
+    name: ClassVar[str] = "turn operands"
+
+    def match(self, graph: GraphLike, node: Node) -> Change | None:
+        if not isinstance(node.op, BatchMatMul) or any(v.is_constant for v in graph.signature(node).inputs):
+            return None
+        for number, name in enumerate(node.inputs):
+            first = graph.producer(name)
+            if first is None or not isinstance(first.op, Transpose) or name in graph.lasting:
+                continue
+            perm = first.op.perm
+            turned = (*perm[:-2], perm[-1], perm[-2])
+            gone = turned == tuple(range(len(perm)))
+            nearer = number == 1 and perm[-1] != len(perm) - 1 == turned[-1]
+            if len(graph.consumers(name)) == 1 and node.inputs.count(name) == 1 and (gone or nearer):
+                return _turned(graph, node, first, number, turned)
+        return None
+
+
+def _turned(graph: GraphLike, node: Node, first: Node, number: int, perm: Perm) -> Change:
+    assert isinstance(node.op, BatchMatMul)
+    op = node.op
+    made = replace(op, adj_y=not op.adj_y) if number else replace(op, adj_x=not op.adj_x)
+    sig = graph.signature(first)
+    shape = tuple(sig.x.shape[axis] for axis in perm)
+    value = replace(sig.y, name=f"{sig.y.name}_turned", shape=shape)
+    inputs = tuple(value.name if i == number else name for i, name in enumerate(node.inputs))
+    return Change(
+        f"operand {number + 1} is read with exchanged axes",
+        {
+            first.name: replace(first, op=Transpose(perm), outputs=(value.name,)),
+            node.name: replace(node, op=made, inputs=inputs),
+        },
+        values=(value,),
+    )
 
 
 def _swept(graph: Graph, reshapes: bool) -> tuple[Graph, tuple[Rewrite, ...]]:

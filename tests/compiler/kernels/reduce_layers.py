@@ -103,7 +103,8 @@ def softmaxes(draw: st.DrawFn) -> Case:
 @st.composite
 def products(draw: st.DrawFn) -> Case:
     """Matrices either way round, of which one may be repeated along the axes before."""
-    rows, depth, columns = (draw(st.integers(1, 12)) for _ in range(3))
+    rows, columns = (draw(st.integers(1, 12)) for _ in range(2))
+    depth = draw(st.one_of(st.integers(1, 12), st.integers(13, 40)))
     adj_x, adj_y = draw(st.booleans()), draw(st.booleans())
     batch = tuple(draw(st.lists(st.integers(1, 3), max_size=2)))
     first = tuple(1 if draw(st.booleans()) else n for n in batch)

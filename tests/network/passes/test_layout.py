@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from crtgen.network.ir import Graph, Op, Value
+from crtgen.network.ir import Graph, Op, Quant, Value
 from crtgen.network.ops import (
     Add,
     Concat,
@@ -18,9 +18,10 @@ from crtgen.network.ops import (
 )
 from crtgen.network.ops.arithmetic import Div
 from crtgen.network.ops.function import Abs
+from crtgen.network.ops.matmul import BatchMatMul
 from crtgen.network.ops.reduce import ArgMax, ReduceMax, Sum
 from crtgen.network.ops.shape import StridedSlice
-from crtgen.network.passes import DEFAULT_PASSES, MoveTransposes, RemoveDead, RemoveIdentities
+from crtgen.network.passes import DEFAULT_PASSES, MoveTransposes, RemoveDead, RemoveIdentities, TurnOperands
 from tests.network.passes.networks import Network, assert_same_results
 
 LAST, FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
@@ -162,3 +163,39 @@ def test_transposes_stay_before_reshapes_that_merge_axes() -> None:
     y = net.node("merge", Reshape((1, 3, 20)), y)
     graph, _ = assert_same_results(net.graph(net.node("end", Abs(), y)), (MoveTransposes(),))
     assert transposes(graph) == [FIRST]
+
+
+@pytest.mark.parametrize("real", [True, False])
+@pytest.mark.parametrize(
+    ("first", "second", "left", "adjoint"),
+    [
+        ((0, 2, 1, 3), (0, 2, 3, 1), [(0, 2, 1, 3), (0, 2, 1, 3)], (False, True)),  # keys of heads
+        ((0, 1, 3, 2), (0, 1, 2, 3), [], (True, False)),
+        ((0, 1, 2, 3), (0, 1, 3, 2), [], (False, True)),
+        ((0, 2, 3, 1), (0, 1, 2, 3), [(0, 2, 3, 1)], (False, False)),
+    ],
+)
+def test_products_of_matrices_exchange_axes_themselves(
+    first: tuple[int, ...],
+    second: tuple[int, ...],
+    left: list[tuple[int, ...]],
+    adjoint: tuple[bool, bool],
+    real: bool,
+) -> None:
+    net, depth = Network(real), 5
+    a, b = np.zeros((2, 3, 4, depth)).transpose(np.argsort(first)), np.zeros((2, 3, depth, 6))
+    x = net.node("first", Transpose(first), net.input("a", *a.shape))
+    y = net.node("second", Transpose(second), net.input("b", *b.transpose(np.argsort(second)).shape))
+    product = net.graph(net.node("product", BatchMatMul(), x, y, quant=Quant.tensor(0.1, 2)))
+    graph, _ = assert_same_results(product, (TurnOperands(), RemoveIdentities()))
+    (op,) = (node.op for node in graph.nodes if isinstance(node.op, BatchMatMul))
+    assert (transposes(graph), (op.adj_x, op.adj_y)) == (left, adjoint)
+
+
+def test_a_transpose_that_others_read_stays() -> None:
+    net = Network()
+    x, y = net.input("a", 2, 4, 5), net.input("b", 2, 6, 5)
+    turned = net.node("turned", Transpose((0, 2, 1)), y)
+    product = net.node("product", BatchMatMul(), x, turned, quant=Quant.tensor(0.1, 2))
+    graph = net.graph(product, net.node("other", Abs(), turned))
+    assert TurnOperands().run(graph) is graph or transposes(TurnOperands().run(graph)) == [(0, 2, 1)]

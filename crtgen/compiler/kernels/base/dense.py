@@ -20,7 +20,7 @@ from crtgen.network.ir import DType, Signature
 from crtgen.network.ops import Conv2d, FullyConnected
 from crtgen.network.ops.fixedpoint import Int8, Int64
 
-__all__ = ["BaseDenseView", "dense", "row_of_sums"]
+__all__ = ["BaseDenseView", "block_of", "dense", "row_of_sums"]
 
 _CHANNELS = (8, 7, 6, 5)
 _REACH = 32  # bytes that LDRB reaches
@@ -88,7 +88,9 @@ def dense(op: FullyConnected | Conv2d, sig: Signature, target: Target) -> Kernel
     if found is None:
         return None
     form, start, constants = found
-    return _kernel(_block(weights, form, rescale.uniform, target), weights, start, constants)
+    return _kernel(
+        block_of(weights.shape[1], len(weights), form, rescale.uniform, target), weights, start, constants
+    )
 
 
 def row_of_sums(weights: Int8, start: Int64, target: Target) -> Kernel:
@@ -96,15 +98,25 @@ def row_of_sums(weights: Int8, start: Int64, target: Target) -> Kernel:
     ``start[O]``.
     """
     none = np.zeros((len(weights), 0), np.uint32)
-    return _kernel(_block(weights, Sums(target.core.narrow), True, target), weights, start, none)
+    return _kernel(
+        block_of(weights.shape[1], len(weights), Sums(target.core.narrow), True, target), weights, start, none
+    )
 
 
-def _block(weights: Int8, form: LongProducts | Limbs | Sums, uniform: bool, target: Target) -> BaseDense:
-    channels = _channels(len(weights))
+def block_of(
+    depth: int,
+    outputs: int,
+    form: LongProducts | Limbs | Sums,
+    uniform: bool,
+    target: Target,
+    offset: int = 0,
+) -> BaseDense:
+    """Return the block of outputs to compute at a time; ``offset`` is added to all weights."""
+    channels = _channels(outputs)
     unroll = max(1, target.steps(_ROUND[target.optimize]) // channels)
     if target.core.narrow:
         unroll = min(unroll, _REACH // channels, _NEAR // (2 + 3 * channels))
-    return BaseDense(weights.shape[1], channels, unroll, form, uniform)
+    return BaseDense(depth, channels, unroll, form, uniform, offset)
 
 
 def _kernel(block: BaseDense, weights: Int8, start: Int64, constants: Words) -> Kernel:

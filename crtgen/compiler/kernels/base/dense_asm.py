@@ -9,6 +9,7 @@ __all__ = ["BaseDense", "Sums", "some_outputs"]
 
 _X, _Y, _END = 0, 2, 3  # parameters that are kept
 _INPUTS_END, _TAKEN_OFF, _WEIGHTS = "[sp, #0]", "[sp, #4]", "[sp, #8]"
+_ADDED = "[sp, #0]"
 _SUMMED = 4  # inputs in a round
 _LOW_SUMS = 4
 
@@ -24,7 +25,8 @@ class Sums:
 class BaseDense:
     """A layer of ``depth`` inputs times blocks of ``channels`` outputs; ``unroll`` inputs are unrolled.
 
-    ``uniform``: all outputs share one requantisation, whose constants follow the last block.
+    ``uniform``: all outputs share one requantisation, whose constants follow the last block. ``offset`` is
+    added to all weights.
     """
 
     depth: int
@@ -32,6 +34,7 @@ class BaseDense:
     unroll: int
     epilogue: LongProducts | Limbs | Sums
     uniform: bool
+    offset: int = 0
 
     @property
     def narrow(self) -> bool:
@@ -117,7 +120,7 @@ class _BaseDenseWriter(Writer):
 
 class _NarrowDense(_BaseDenseWriter):
     # For narrow instructions. LDRB has an offset and LDRSB has none, so weights are stored as ``w + 128``,
-    # and 128 times the sum of all inputs is subtracted from the start values.
+    # and 128 times the sum of all inputs is subtracted from the start values; less for an offset of weights.
     def __init__(self, k: BaseDense) -> None:
         super().__init__(k, 3)
         f = self.f
@@ -146,7 +149,11 @@ class _NarrowDense(_BaseDenseWriter):
                 f("cmp", self.x, end)
                 f("bne", again)
         self._sum(total, left)
-        f("lsls", total, total, "#7")
+        if k.offset:
+            f.number(self.input, 128 - k.offset)
+            f("muls", total, self.input, total)
+        else:
+            f("lsls", total, total, "#7")
         f("str", total, _TAKEN_OFF)
 
     def _sum(self, total: str, count: int) -> None:
@@ -230,21 +237,42 @@ class _NarrowDense(_BaseDenseWriter):
 
 
 class _WideDense(_BaseDenseWriter):
-    # For MLA and SMULL.
+    # For MLA and SMULL. With an offset of weights, the start values take in that times the sum of all inputs.
     def __init__(self, k: BaseDense) -> None:
-        super().__init__(k, 0)
+        super().__init__(k, 1 if k.offset else 0)
         f = self.f
         self.input, self.factor = f.cores("input, weight, then requantisation", 2)
         self.sums = f.cores("sums", k.channels, LISTED)
         self.count = f.core("rounds left, then requantisation")
 
     def _begin(self) -> None:
-        pass
+        f, k = self.f, self.k
+        if not k.offset:
+            return
+        total = self.sums[0]
+        f("mov", total, "#0")
+        rounds, left = divmod(k.depth, _SUMMED)
+        if rounds:
+            with f.counted_loop("sum of inputs", self.count, rounds):
+                self._sum(total, _SUMMED)
+        self._sum(total, left)
+        f.number(self.input, k.offset)
+        f("mul", total, total, self.input)
+        f("str", total, _ADDED)
+
+    def _sum(self, total: str, count: int) -> None:
+        for _ in range(count):
+            self.f("ldrsb", self.input, f"[{self.x}], #1")
+            self.f("add", total, total, self.input)
 
     def _start(self) -> None:
         f = self.f
         f("ldr", self.x, f.kept[_X])
         f("ldm", f"{self.weights}!", listed(self.sums))
+        if self.k.offset:
+            f("ldr", self.input, _ADDED)
+            for total in self.sums:
+                f("add", total, total, self.input)
 
     def _products(self) -> None:
         f, k = self.f, self.k

@@ -21,7 +21,7 @@ from crtgen.network.ops import INT8
 from crtgen.network.ops.fixedpoint import reduced_multiplier
 from crtgen.network.ops.matmul import BatchMatMul, MatMulParams
 
-__all__ = ["MveProductView", "product"]
+__all__ = ["MveProductView", "lane_places", "product"]
 
 _LANES = 8
 _COLUMNS = {DType.INT8: 4, DType.INT16: 2}  # at a time: sums of int16 need 64 bits
@@ -105,7 +105,7 @@ def _copy(dtype: DType, count: int, step: int, offset: int, stride: int) -> Rout
         spread(f, added, offset, 16)
     size, load = dtype.itemsize, "vldrb{}.s16" if dtype is DType.INT8 else "vldrh{}.u16"
     scaled = "" if size == 1 else ", uxtw #1"
-    places = _places(f, step) if step > 1 else ""
+    places = lane_places(f, step) if step > 1 else ""
 
     def vector(masked: bool) -> None:
         suffix = "t" if masked else ""
@@ -131,8 +131,8 @@ def _copy(dtype: DType, count: int, step: int, offset: int, stride: int) -> Rout
     return f.done()
 
 
-def _places(f: Function, step: int) -> str:
-    # Offsets of numbers that are ``step`` apart.
+def lane_places(f: Function, step: int) -> str:
+    """Take a vector of the offsets of elements that are ``step`` bytes apart."""
     places, even, apart = (
         f.vector("offsets of the lanes"),
         f.core("a lane's number", EVEN),

@@ -114,7 +114,7 @@ class SymbolProducts:
                 continue
             todo.pop()
             self._sums[id(node)] = node, self._joined(node) if wanted else None
-        return self._form(e)
+        return _reduced(self._form(e))
 
     def _form(self, e: Word) -> LinearSum | None:
         if isinstance(e, int):
@@ -142,6 +142,13 @@ class SymbolProducts:
         if max(len(p), len(q)) > _MOST_TERMS or any(s in self.factors for s in (*p, *q)):
             return None
         return LinearSum(*self.multiplied(p, a.constant, q, b.constant))
+
+
+def _reduced(form: LinearSum | None) -> LinearSum | None:
+    # Coefficients are modulo 2^32: GCC multiplies by -2 as twice 2^31 - 1.
+    if form is None or all(abs(k) < 1 << 31 for k in form.terms().values()):
+        return form
+    return LinearSum(form.constant, {s: n for s, k in form.terms().items() if (n := signed(k & M32))})
 
 
 def _summands(e: Word) -> tuple[Word, ...]:

@@ -46,6 +46,7 @@ __all__ = [
     "low_byte",
     "low_half",
     "mac",
+    "moved_byte",
     "mul",
     "pair",
     "raw_halves",
@@ -65,11 +66,32 @@ def byte_word(b: Byte) -> Word:
     return WordOp("sxtb", b.word if b.index == 0 else WordOp("lsr", b.word, 8 * b.index))
 
 
+def moved_byte(x: Word) -> WordByte | None:
+    """Return the lowest byte of a symbol plus a number, as a byte of a word from 0 to 255; None for others.
+
+    Kernels pack computed int8 values as ``x + 128`` if only unsigned bytes can be loaded quickly.
+    """
+    if isinstance(x, WordOp) and x.name in ("sxtb", "uxtb"):
+        (x,) = x.args
+    if not isinstance(x, LinearSum) or list(x.terms().values()) != [1]:
+        return None
+    low, high = x.bounds()
+    moved = LinearSum(x.constant - (low & ~255), x.terms())
+    return WordByte(moved, 0) if high - (low & ~255) <= 255 else None
+
+
 def unsigned_byte(b: Byte) -> Word:
     if isinstance(b, int):
         return b
     if isinstance(b, Symbol):
         return b.word if b.low >= 0 else WordOp("uxtb", b.word)
+    if (
+        b.index == 0
+        and isinstance(b.word, LinearSum)
+        and b.word.bounds()[0] >= 0
+        and b.word.bounds()[1] <= 255
+    ):
+        return b.word
     return WordOp("uxtb", b.word if b.index == 0 else WordOp("lsr", b.word, 8 * b.index))
 
 

@@ -36,6 +36,7 @@ from crtgen.proof.checker.algebra.words import (
     halves_of,
     low_byte,
     low_half,
+    moved_byte,
     pair,
     raw_halves,
     shifted,
@@ -347,7 +348,7 @@ class WordMemory:
         if self.undo or _is_symbol(part.word) or not has_leaf(word):
             return part
         found = self.recognise(word, 8)
-        return WordByte(unknown(), 0) if found is None else low_byte(found)
+        return (moved_byte(word) or WordByte(unknown(), 0)) if found is None else low_byte(found)
 
     def _aligned(self, a: int, size: int) -> None:
         self.split()

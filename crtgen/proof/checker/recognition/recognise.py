@@ -33,6 +33,7 @@ from crtgen.proof.checker.algebra.monotone import Course, course_of
 from crtgen.proof.checker.algebra.real import number_of
 from crtgen.proof.checker.algebra.spans import where_wrong
 from crtgen.proof.checker.algebra.value import M32, LinearSum, Symbol, Word, WordOp
+from crtgen.proof.checker.algebra.words import moved_byte
 from crtgen.proof.checker.network.choices import ChoiceLayer, ExtremePlace
 from crtgen.proof.checker.network.elementwise import ElementLayer, ExtremeLayer
 from crtgen.proof.checker.network.layer import Layer, Value
@@ -79,7 +80,7 @@ class Recogniser:
         value = self._value(word, bits, {})
         if value is not None:
             return value & M32 if isinstance(value, int) else value.word
-        self.forgotten += bits == 8
+        self.forgotten += bits == 8 and moved_byte(word) is None
         if self.forgotten > self.limit:
             raise Refusal(f"too many bytes are no output of any layer; the first: {self.first_reason}")
         return None

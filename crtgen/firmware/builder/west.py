@@ -80,8 +80,8 @@ def find_workspace() -> ZephyrWorkspace:
     try:
         version = tuple(int(numbers[key]) for key in ("VERSION_MAJOR", "VERSION_MINOR", "PATCHLEVEL"))
     except KeyError as error:
-        hint = "check ZEPHYR_BASE"
-        raise ToolMissingError(f"there is no {error} in it", where=str(file), hint=hint) from error
+        hint = "ZEPHYR_BASE names the directory of a Zephyr tree: check it"
+        raise ToolMissingError(f"Zephyr's file VERSION has no {error}", where=str(file), hint=hint) from error
     return ZephyrWorkspace(zephyr.resolve(), version)
 
 

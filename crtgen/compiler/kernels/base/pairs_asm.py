@@ -27,7 +27,8 @@ _Y, _SECOND, _MIXES = "[sp, #0]", "[sp, #4]", "[sp, #8]"
 class Wide:
     """One channel of two or four ``pixels``, for cores with MLA and SMULL; ``steps`` pairs of inputs.
 
-    ``outputs`` is the distance in bytes between the outputs of two pixels. ``unroll`` pairs are unrolled.
+    ``outputs`` is the distance in bytes between the outputs of two pixels. A step of the loop takes
+    ``unroll`` pairs.
     """
 
     pixels: int

@@ -1,4 +1,4 @@
-"""Evaluates a network of this folder on given inputs, for the correct outputs."""
+"""Computes the outputs of a network for given inputs, by the checker's own meaning of each layer."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, TypeAlias

@@ -103,6 +103,7 @@ def _application(proof: Proof) -> list[str]:
     said = [f"{proof.model}_run moves inputs and outputs, and returns the status"] * found.followed
     said += [f"{proof.model}_reset leaves the states' first values"] * found.resets
     said += [f"the steps of {proof.model}_step compute the same"] * found.steps
+    said += [f"{proof.model}_push, one row after the other, computes the same"] * found.pushes
     said += ["the description of the tensors is the network's"] * found.described
     return [f"application: {'; '.join(said)}"] if said else []
 
@@ -204,6 +205,7 @@ def as_dict(proof: Proof) -> dict[str, Any]:
         "application": {
             "run_followed": proof.application.followed,
             "steps_followed": proof.application.steps,
+            "rows_followed": proof.application.pushes,
             "reset_followed": proof.application.resets,
             "described": proof.application.described,
             "wrong": proof.application.wrong or None,

@@ -42,6 +42,7 @@ from crtgen.proof.checker.core.memory import Content
 from crtgen.proof.checker.network.network import Network
 from crtgen.proof.checker.network.reading import read_network
 from crtgen.proof.checker.refusal import Refusal
+from crtgen.proof.checker.rows import PushedRun, takes_rows
 from crtgen.proof.checker.run import InlinedRun, ProofRun, SteppedRun
 from crtgen.proof.checker.surroundings.calls import ApplicationCall, application_call
 from crtgen.proof.checker.surroundings.interrupts import Interrupts, interrupts_of
@@ -90,9 +91,11 @@ def prove(
         if network.states and proof.is_computed:
             runs.append(kind(image, _network(model, later=True), name, timing, run.variables()))
             proof = runs[1].proof(start).joined(proof)
-        steps: list[SteppedRun] = []
+        steps: list[ProofRun] = []
         if proof.is_computed and kind is ProofRun and f"{name}_step" in image.symbols:
             steps = [SteppedRun(image, _network(model, bool(r.before)), name, timing, r.before) for r in runs]
+        if proof.is_computed and takes_rows(image, network, name):
+            steps = [PushedRun(image, _network(model), name, timing)]
         return _from_reset(proof, runs, steps)
 
 
@@ -110,7 +113,7 @@ def _kind(image: DecodedImage, network: Network, name: str) -> type[ProofRun]:
     return ProofRun
 
 
-def _from_reset(proof: Proof, runs: "Sequence[ProofRun]", steps: "Sequence[SteppedRun]" = ()) -> Proof:
+def _from_reset(proof: Proof, runs: "Sequence[ProofRun]", steps: "Sequence[ProofRun]" = ()) -> Proof:
     # The proof with the way from reset to the first of its runs, if these were followed to their ends, and
     # with what an application calls.
     if proof.stopped:
@@ -126,7 +129,7 @@ def _from_reset(proof: Proof, runs: "Sequence[ProofRun]", steps: "Sequence[Stepp
             proof.stack + interrupts.stack,
             unit,
             code | interrupts.code,
-            tuple(runs[0].kept()),
+            tuple({*runs[0].kept(), *(span for run in steps for span in run.kept())}),
             interrupts.written,
             interrupts.devices,
         )
@@ -137,7 +140,7 @@ def _from_reset(proof: Proof, runs: "Sequence[ProofRun]", steps: "Sequence[Stepp
     if proof.is_computed:
         inlined = isinstance(runs[0], InlinedRun)
         application = application_call(image, proof.network, proof.model, runs[-1].afterwards(), inlined)
-        application = _with_steps(application, in_steps)
+        application = _with_steps(application, in_steps, any(isinstance(r, PushedRun) for r in steps))
     code |= interrupts.code | application.code
     try:
         asked = agree(image, code | started)
@@ -147,11 +150,12 @@ def _from_reset(proof: Proof, runs: "Sequence[ProofRun]", steps: "Sequence[Stepp
     return replace(proof, certificate={**proof.certificate, **checker_tools(), **asked})
 
 
-def _with_steps(application: ApplicationCall, steps: Sequence[Proof]) -> ApplicationCall:
+def _with_steps(application: ApplicationCall, steps: Sequence[Proof], rows: bool) -> ApplicationCall:
     wrong = [p.stopped or p.first_reason for p in steps if not p.is_computed]
     if wrong and not application.wrong:
-        return replace(application, wrong=f"{steps[0].model}_step: {wrong[0]}")
-    return replace(application, steps=bool(steps) and not wrong)
+        return replace(application, wrong=f"{steps[0].model}_{'push' if rows else 'step'}: {wrong[0]}")
+    right = bool(steps) and not wrong
+    return replace(application, steps=right and not rows, pushes=right and rows)
 
 
 @contextmanager

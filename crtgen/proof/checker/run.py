@@ -114,7 +114,7 @@ class ProofRun:
         )
 
     def _run(self) -> None:
-        memory, file = self.machine.memory, self.network.file
+        memory = self.machine.memory
         memory.recognise = self._recognised
         memory.sizes = frozenset(bits for layer in self.network.layers for bits in layer.stored_sizes)
         if self.bounds is not None and self.bounds.network.sums:
@@ -122,14 +122,27 @@ class ProofRun:
         elif self.network.uncompared:
             memory.recognise, memory.sizes = _forgotten, frozenset((8, 16, 32))
         self._set_variables()
-        for tensor, at in zip(file.inputs, self._places("input"), strict=True):
-            self._put(at, tensor, self.network.fed[tensor])
+        self._put_inputs()
         self._call()
+
+    def _put_inputs(self) -> None:
+        for tensor, at in zip(self.network.file.inputs, self._places("input"), strict=True):
+            self._put(at, tensor, self.network.fed[tensor])
 
     def _call(self) -> None:
         self.machine.run(self.image.symbols[f"{self.name}_compute"], STACK_TOP)
         if self._status() != 0:
             raise Refusal("the function does not return 0, by which it says that it ran")
+
+    def _from_anything(self, function: str, *arguments: Word) -> None:
+        # One of several calls, with unknown registers and flags.
+        machine, lowest = self.machine, self.machine.lowest
+        machine.r[:13] = [*arguments, *(unknown() for _ in range(13 - len(arguments)))]
+        machine.forget_flags()
+        for q in machine.q:
+            q[:] = [unknown() for _ in q]
+        machine.run(self.image.symbols[f"{self.name}_{function}"], STACK_TOP)
+        machine.lowest = min(lowest, machine.lowest)
 
     def _status(self) -> int:
         status = self.machine.r[0]
@@ -329,16 +342,9 @@ class SteppedRun(ProofRun):
     """
 
     def _call(self) -> None:
-        machine, lowest = self.machine, STACK_TOP
         for step in count():
-            machine.r[:13] = [step, *(unknown() for _ in range(12))]
-            machine.forget_flags()
-            for q in machine.q:
-                q[:] = [unknown() for _ in q]
-            machine.run(self.image.symbols[f"{self.name}_step"], STACK_TOP)
-            lowest = min(lowest, machine.lowest)
+            self._from_anything("step", step)
             if self._status() != 0:
                 break
         if step == 0 or self._status() != M32:
             raise Refusal(f"step {step} does not return 0, nor -1 after the last")
-        machine.lowest = lowest

@@ -108,7 +108,6 @@ class WordMemory:
                 self.words[first + k >> 2] = int.from_bytes(bytes(b or 0 for b in edge), "little")
 
     def allow(self, first: int, end: int) -> None:
-        """Allow a run to write to a range. Previous contents are unknown."""
         for i in range(first >> 2, (end + 3) >> 2):
             if i in self.words or i in self.edges:
                 raise Refusal(f"constants of the image and memory that it writes overlap at {4 * i:#x}")

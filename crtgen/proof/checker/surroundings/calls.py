@@ -35,8 +35,8 @@ _MOST_INSTRUCTIONS = 50_000_000
 
 @dataclass(frozen=True, slots=True)
 class ApplicationCall:
-    """Result: which of ``_run``, ``_reset``, ``_step`` and a description the image has; all of them were
-    followed.
+    """Result: which of ``_run``, ``_reset``, ``_step``, ``_push`` and a description the image has; all of
+    them were followed.
 
     ``wrong`` is what is wrong with one of them, ``code`` the addresses of the function's instructions.
     """
@@ -44,6 +44,7 @@ class ApplicationCall:
     followed: bool = False
     resets: bool = False
     steps: bool = False
+    pushes: bool = False
     described: bool = False
     wrong: str = ""
     code: frozenset[int] = frozenset()

@@ -130,7 +130,6 @@ class SymbolicCall:
             raise Refusal(f"{self.name}_run returns another status than {self.name}_compute")
 
     def store(self, which: str, at: Sequence[int]) -> None:
-        """Store the symbols of the inputs or outputs at addresses."""
         for first, symbols in zip(at, self.symbols[which], strict=True):
             for i, symbol in enumerate(symbols):
                 self.machine.memory.store_byte(first + i, symbol)

@@ -352,7 +352,6 @@ class StartingCore(Machine):
         return super().call(target, following)
 
     def register(self, at: int) -> int:
-        """Return a register's value. Raises ``Refusal`` if it is not known."""
         v = self.words.get(at >> 2)
         if not isinstance(v, int):
             raise Refusal(f"what {registers.NAMES[at]} holds when the network is called is not known")

@@ -321,7 +321,6 @@ def logical(m: Machine, i: DecodedInstruction) -> Step:
 
 
 def replicated(v: Word, size: int) -> Word:
-    """Return a ``size``-byte value repeated in every lane of a word."""
     if size == 4:
         return v & M32 if isinstance(v, int) else v
     if isinstance(v, int):

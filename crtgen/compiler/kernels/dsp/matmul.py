@@ -1,8 +1,11 @@
 """Products of two computed matrices with the DSP extension: two rows at a time.
 
 Both operands are copied to scratch as 16-bit integers minus their zero points, padded with zeros to whole
-words: two rows of the first operand, and all columns of the second. For int8, two columns are computed at a
-time; for int16, whose sums have 64 bits, one.
+words: two rows of the first operand, and all columns of the second. One call copies both rows, or all
+columns, if they are contiguous and need no padding; int8 columns of which four are side by side, too. For
+int8, two columns are computed at a time; for int16, whose sums have 64 bits, one. Either way a call computes
+all columns of two rows: heads of attention have about 8 terms per sum, and a call for every four sums would
+take as long as their products.
 """
 
 from collections.abc import Sequence
@@ -38,7 +41,8 @@ class DspProductView:
     expressions ``starts``.
 
     ``steps`` are the elements from row to row of the first matrix, and from column to column of the second.
-    In scratch, a row or a column has ``length`` halfwords; ``wide``: the routine computes all columns.
+    In scratch, a row or a column has ``length`` halfwords. ``joined``: a call copies both rows, or all
+    columns.
     """
 
     type: str
@@ -49,7 +53,7 @@ class DspProductView:
     columns: int
     steps: tuple[int, int]
     length: int
-    wide: bool
+    joined: tuple[bool, bool]
 
 
 @design(BatchMatMul, types=(DType.INT8, DType.INT16), needs="dsp", weights=None)
@@ -69,9 +73,15 @@ def product(op: BatchMatMul, sig: Signature, target: Target) -> Kernel | None:
     loops, starts = batches(sig)
     most = target.steps(_UNROLL[target.optimize])
     unroll = max(n for n in range(1, most + 1) if length // _AT_ONCE % n == 0)
-    tile = _narrow_tile(length, columns, unroll, lanes) if lanes else _wide_rows(length, columns, unroll, p)
-    first = _copy(sig.x.dtype, depth, rows if op.adj_x else 1, p.input1_offset)
-    second = _copy(sig.x.dtype, depth, 1 if op.adj_y else columns, p.input2_offset)
+    both = _narrow_rows(length, columns, unroll, lanes) if lanes else _wide_rows(length, columns, unroll, p)
+    turned = not wide and not op.adj_y and columns % _AT_ONCE == 0
+    joined = depth == length and not op.adj_x, depth == length and (op.adj_y or turned)
+    first_count, second_count = (2 if joined[0] else 1), (columns if joined[1] else 1)
+    first = _copy(sig.x.dtype, depth * first_count, rows if op.adj_x else 1, p.input1_offset)
+    if joined[1] and turned:
+        second = _turned(depth, columns, p.input2_offset)
+    else:
+        second = _copy(sig.x.dtype, depth * second_count, 1 if op.adj_y else columns, p.input2_offset)
     view = DspProductView(
         type=sig.x.dtype.c_name,
         names=(names[0], names[1]),
@@ -81,20 +91,20 @@ def product(op: BatchMatMul, sig: Signature, target: Target) -> Kernel | None:
         columns=columns,
         steps=(1 if op.adj_x else depth, depth if op.adj_y else 1),
         length=length,
-        wide=wide,
+        joined=joined,
     )
     matrices, pairs = sig.y.elements // (rows * columns), -(-rows // 2)
-    tiles = pairs if wide else pairs * -(-columns // 2)
-    counted = columns * second.runs() + 2 * pairs * first.runs() + tiles * tile.runs()
-    work = Work(matrices * counted).block("matrix", matrices).block("column", matrices * columns)
+    counted = columns // second_count * second.runs() + 2 // first_count * pairs * first.runs()
+    work = Work(matrices * (counted + pairs * both.runs())).block("matrix", matrices)
+    work.block("column", matrices * columns // second_count)
     return Kernel(
         design="dsp matrix product",
         template="dsp/matmul.c.j2",
         view=view,
         consts=consts,
         scratch=2 * length * (columns + 2),
-        work=work.block("row", matrices * pairs).block("tile", matrices * tiles),
-        routines=(second, first, tile),
+        work=work.block("row", matrices * pairs * 2 // first_count),
+        routines=(second, first, both),
     )
 
 
@@ -157,22 +167,86 @@ def _fours(f: Function, dtype: DType, count: int, offset: int) -> None:
     f.free(low, high, odd, added)
 
 
-def _narrow_tile(length: int, columns: int, unroll: int, lanes: Lanes) -> Routine:
-    # ``tile(first, second, y)``: two outputs of two rows each.
+def _turned(depth: int, columns: int, offset: int) -> Routine:
+    # ``copy(from, to)``: all columns as halfwords plus ``offset``, four at a time from two words.
+    f = Function("copy", "const void *from", "int16_t *to", purpose=f"{columns} columns as halfwords.")
+    source, to = f.arguments
+    words, added = f.cores("numbers of two rows", 2), f.constant("offset", (offset & 0xFFFF) * 0x10001)
+    even, odd = (f.cores(f"{which} numbers of both", 2) for which in ("even", "odd"))
+    column = f.core("of a column")
+    with f.repeated("columns", columns // _AT_ONCE):
+        with f.repeated("pairs of rows", depth // 2):
+            f("ldr", words[1], f"[{source}, #{columns}]")
+            f("ldr", words[0], f"[{source}]")
+            f.advance(source, 2 * columns)
+            for word, low, high in zip(words, even, odd, strict=True):
+                f("sxtab16", high, added, word, "ror #8")
+                f("sxtab16", low, added, word)
+            for number, (first, second) in enumerate((even, odd)):
+                f("pkhtb", column, second, first, "asr #16")
+                f("str", column, f"[{to}, #{2 * depth * (number + 2)}]")
+            f("pkhbt", column, odd[0], odd[1], "lsl #16")
+            f("str", column, f"[{to}, #{2 * depth}]")
+            f("pkhbt", column, even[0], even[1], "lsl #16")
+            f("str", column, f"[{to}], #4")
+        if columns > _AT_ONCE:
+            f.advance(source, _AT_ONCE - depth * columns, spare=column)
+            f.advance(to, 6 * depth)
+    return f.done()
+
+
+def _narrow_rows(length: int, columns: int, unroll: int, lanes: Lanes) -> Routine:
+    # ``rows(first, second, y)``: two rows of outputs, two columns at a time. An odd last column is computed
+    # together with the one before, once more.
     f = Function(
-        "tile",
+        "rows",
         "const int16_t *first",
         "const int16_t *second",
         "int8_t *y",
-        purpose="Two outputs of two rows each.",
-        keep=(2,),
+        purpose=f"Two rows of {columns} outputs.",
+        keep=(0, 2),
+        local=1,
     )
     first, second, y = f.arguments
     f.free(y)
     sums = f.cores("sums", 4)
+    f.number(sums[0], -(-columns // 2))
+    f("str", sums[0], "[sp]", note="pairs of columns left")
+    with f.loop("columns", -(-columns // 2)) as again:
+        f("ldr", first, f.kept[0])
+        f.number(sums[0], int(lanes.offsets[0][0]))
+        for total in sums[1:]:
+            f("mov", total, sums[0])
+        _narrow_sums(f, (first, second), sums, length, unroll)
+        f.free(first)
+        _requantised(f, sums, lanes)
+        place = f.core("outputs")
+        f("ldr", place, f.kept[2])
+        for number in (1, 2, 3, 0):
+            at = number % 2 + number // 2 * columns
+            f("strb", sums[number], f"[{place}, #{at}]" if number else f"[{place}], #2")
+        f("ldr", sums[0], "[sp]")
+        f("add", second, second, f"#{2 * length}")
+        f("subs", sums[0], sums[0], "#1")
+        if columns % 2:
+            f("cmp", sums[0], "#1")
+            f("itt", "eq")
+            f("subeq", place, place, "#1")
+            f("subeq", second, second, f"#{2 * length}")
+            f("cmp", sums[0], "#0")
+        f("str", place, f.kept[2])
+        f("str", sums[0], "[sp]")
+        f("bne", again)
+        f.free(place)
+    return f.done()
+
+
+def _narrow_sums(
+    f: Function, operands: tuple[str, str], sums: Sequence[str], length: int, unroll: int
+) -> None:
+    # Both pointers move over a row and a column.
+    first, second = operands
     top, bottom, column = (f.cores(role, 2) for role in ("of a row", "of the other", "of a column"))
-    for total in sums:
-        f.number(total, int(lanes.offsets[0][0]))
     with f.repeated("terms", length // (_AT_ONCE * unroll)):
         for _ in range(unroll):
             f("ldrd", *bottom, f"[{first}, #{2 * length}]")
@@ -181,18 +255,11 @@ def _narrow_tile(length: int, columns: int, unroll: int, lanes: Lanes) -> Routin
                 if number:
                     f("ldrd", *column, f"[{second}, #{2 * length - 8}]")
                 else:
-                    f("ldrd", *column, f"[{second}, #0]")
-                    f("add", second, second, "#8")
+                    f("ldrd", *column, f"[{second}], #8")
                 for half in range(2):
                     f("smlad", sums[number], top[half], column[half], sums[number])
                     f("smlad", sums[2 + number], bottom[half], column[half], sums[2 + number])
-    f.free(first, second, *top, *bottom, *column)
-    _requantised(f, sums, lanes)
-    place = f.core("outputs")
-    f("ldr", place, f.kept[2])
-    for number, total in enumerate(sums):
-        f("strb", total, f"[{place}, #{number % 2 + number // 2 * columns}]")
-    return f.done()
+    f.free(*top, *bottom, *column)
 
 
 def _requantised(f: Function, sums: Sequence[str], lanes: Lanes) -> None:
@@ -200,6 +267,7 @@ def _requantised(f: Function, sums: Sequence[str], lanes: Lanes) -> None:
     multiplier, constant = f.constant("multiplier", constants[0]), f.constant("constant", constants[1])
     spare = () if lanes.epilogue.floor else (f.core("spare"),)
     lanes.epilogue.append_all(f, sums, (multiplier, constant), spare)
+    f.free(multiplier, constant, *spare)
 
 
 def _wide_rows(length: int, columns: int, unroll: int, p: MatMulParams) -> Routine:

@@ -2,6 +2,7 @@
 #ifndef BOARD_H
 #define BOARD_H
 
+#include <crt/flash.h>
 #include <stdint.h>
 
 void board_start(void);
@@ -11,11 +12,11 @@ void board_write(const void *bytes, uint32_t size);
 /* The next byte of the serial port; -1 if none comes for a second or so. */
 int board_read(void);
 
+/* The flash of the slots: by Zephyr's driver, on bare metal by the library's. */
 #if defined(__ZEPHYR__)
-#include <crt/flash.h>
-
-/* The flash of the slots, by Zephyr's driver; on bare metal it is the library's. */
 extern struct crt_flash crt_flash_board;
+#else
+extern const struct crt_flash crt_flash_board;
 #endif
 
 #endif

@@ -1,6 +1,6 @@
 """Talks to the product by its serial port.
 
-usage: python product.py PORT read                      reads the next picture
+usage: python product.py PORT read                      reads the next sample
        python product.py PORT update FILE [--cut N]     sends an image of crtgen slot, waits for a start,
                                                         or goes away after N bytes
        python product.py PORT log                       asks for the black box
@@ -50,9 +50,9 @@ class Product:
         return found
 
     def read(self) -> str:
-        """Let it read the next picture."""
+        """Let it read the next sample, a picture or a sound."""
         self.send(b"r")
-        return self.until("digit")[-1]
+        return self.until("read")[-1]
 
     def log(self) -> list[str]:
         """Let it send its black box."""

@@ -94,8 +94,13 @@ def _check_slots(firmware: FirmwareRequest) -> None:
         raise UsageError("slots need a library with one model", where=firmware.name, hint=hint)
     (module,) = firmware.modules
     if module.usage:
-        hint = "leave --slots out, or generate the network without its pipeline"
-        text = "a slot takes whole inputs, and the program feeds this model with samples"
+        what, hint = (
+            "samples",
+            "make two libraries: the pipeline without [network], and the network with --slots",
+        )
+        if firmware.request.feed:
+            what, hint = "rows", "leave --slots or --feed out"
+        text = f"a slot takes whole inputs, and the program feeds this model with {what}"
         raise UsageError(text, where=firmware.name, hint=hint)
 
 

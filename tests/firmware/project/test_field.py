@@ -92,6 +92,14 @@ def test_what_is_refused(options: dict[str, object], reason: str) -> None:
     assert caught.value.hint
 
 
+@pytest.mark.parametrize(("feature", "hint"), [("pipeline", "two libraries"), ("rows", "--feed")])
+def test_a_slot_takes_whole_inputs(feature: str, hint: str) -> None:
+    """Of a model that is fed with samples or rows, the network alone goes into a slot."""
+    with pytest.raises(UsageError, match="a slot takes whole inputs") as caught:
+        artefacts.compiled_for("mps2_an386", feature).generate("library", slots=True)
+    assert hint in (caught.value.hint or "")
+
+
 def _generate(folder: Path, framework: str, board: str, **options: object) -> Path:
     made = crtgen.load(DIGITS).compile(board)
     watched = {"digits": artefacts.reference()}

@@ -251,7 +251,6 @@ class Report:
         return sum(c for a, c in zip(self.layers, self.costs, strict=True) if a.is_float32) / total
 
     def measured(self, instructions: int | None, seconds: float, cycles: int | None = None) -> "Report":
-        """Return a copy with the measurements of an inference."""
         return replace(self, instructions=instructions, cycles=cycles, seconds=seconds)
 
     def profiled(
@@ -259,7 +258,6 @@ class Report:
         ticks: Sequence[int],
         instructions: Sequence[int] | None = None,
     ) -> "Report":
-        """Return a copy with the measurements of each layer."""
         nothing = [None] * len(self.layers)
         rows = zip(self.layers, ticks, instructions or nothing, strict=True)
         layers = (replace(a, ticks=t, instructions=i) for a, t, i in rows)

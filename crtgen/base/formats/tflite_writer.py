@@ -78,8 +78,6 @@ class Operator:
 
 @dataclass
 class TfliteSubgraph:
-    """A subgraph; its tensor names are local."""
-
     tensors: Sequence[TfliteTensor]
     operators: Sequence[Operator]
     inputs: Sequence[str]

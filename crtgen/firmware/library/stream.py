@@ -83,7 +83,6 @@ class StreamWriter:
         self._parts = bytearray()
 
     def raw(self, data: bytes) -> None:
-        """Write bytes unchanged, without a length."""
         self._parts += data
 
     def u64(self, value: int) -> None:

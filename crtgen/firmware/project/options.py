@@ -41,7 +41,6 @@ def stack_of(ram: int) -> int:
 
 
 def receive_buffer_of(ram: int) -> int:
-    """Return the default length of the longest packet."""
     return min(RECEIVE_BUFFER, max(RECEIVE_LEAST, ram // 8)) if ram else RECEIVE_BUFFER
 
 

@@ -40,7 +40,6 @@ class Loss:
     histogram: tuple[int, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a dict for JSON; infinity becomes None."""
         return {**asdict(self), "sqnr": self.sqnr if math.isfinite(self.sqnr) else None}
 
 

@@ -32,7 +32,6 @@ class Activation(Enum):
     RELU_0_1 = "relu_0_1"
 
     def float_range(self) -> tuple[float, float]:
-        """Return the limits of real values; infinities if unlimited."""
         inf = float("inf")
         return {
             "none": (-inf, inf),
@@ -51,7 +50,6 @@ class Activation(Enum):
         return lowest, highest
 
     def whole_range(self, value: Value) -> tuple[int, int]:
-        """Return the limits of an output of plain integers."""
         (low, high), info = self.float_range(), np.iinfo(value.dtype.value)
         return int(max(low, info.min)), int(info.max if np.isinf(high) else high)
 

@@ -97,7 +97,6 @@ def floats(name: str, shape: tuple[int, ...]) -> Value:
 
 
 def plain(name: str, shape: tuple[int, ...], dtype: DType = DType.INT32) -> Value:
-    """Return a tensor of plain integers or booleans."""
     return Value(name, shape, dtype)
 
 

@@ -55,7 +55,6 @@ def _product(place: int, gate: int, units: int, multiplier: int, shift: int) -> 
 
 @design(Svdf, types=(DType.INT8,), needs="base", weights=(1, 2, 3))
 def svdf(op: Svdf, sig: Signature, target: Target) -> Kernel | None:
-    """SVDF; None if the states have a zero point."""
     p, weights = op.parameters(sig), by_output(sig.inputs[1])
     if p.state_zero_point:
         return None

@@ -45,7 +45,6 @@ class MveLstmView:
 
 @design(Lstm, types=(DType.INT8, DType.INT16), needs="mve", weights=(3, 4, 5), either=(1, 2))
 def lstm(op: Lstm, sig: Signature, target: Target) -> Kernel | None:
-    """LSTM of any size; None without an exact requantisation."""
     return _of_rows("mve lstm", op, sig, _ORDER, target)
 
 

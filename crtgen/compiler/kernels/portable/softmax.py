@@ -141,7 +141,6 @@ def by_routines(
 
 @design(LogSoftmax, types=(DType.INT8,))
 def log_softmax(op: LogSoftmax, sig: Signature, target: Target) -> Kernel:
-    """Compute int8 in gemmlowp's fixed point."""
     p, depth = op.parameters(sig), sig.x.shape[-1]
     s = p.softmax
     numbers = (s.input_multiplier, s.input_left_shift, s.diff_min, p.back)
@@ -162,7 +161,6 @@ def log_softmax_float(op: LogSoftmax, sig: Signature, target: Target) -> Kernel:
 @design(Softmax, types=(DType.INT8, DType.FLOAT32))
 @design(Softmax, types=(DType.INT8,), to=DType.INT16)
 def softmax(op: Softmax, sig: Signature, target: Target) -> Kernel:
-    """Compute int8 in gemmlowp's fixed point, or float32."""
     depth = sig.x.shape[-1]
     rows = sig.x.elements // depth
     if scheme_of(sig.x).is_real:

@@ -38,7 +38,6 @@ def _kernel(template: str, op: Op, sig: Signature, steps: int) -> Kernel:
 
 @design(Delay)
 def delay(op: Delay, sig: Signature, target: Target) -> Kernel:
-    """Output the memory's content, then the new samples."""
     return _kernel("delay", op, sig, 1)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from crtproof.core import PC, SHIFTS, SIZES, Core, Step
+from crtproof.core import CONDITIONS, PC, SHIFTS, SIZES, Core, Step
 from crtproof.decoder import Instruction
 from crtproof.values import (
     MASK,
@@ -14,6 +14,7 @@ from crtproof.values import (
 from crtproof.words import (
     add,
     byte_of,
+    chosen,
     greatest,
     half_of,
     is_pair,
@@ -35,6 +36,14 @@ __all__ = ["Arithmetic"]
 
 # AND, BIC, ORR, ORN, EOR, ADD, ADC, SBC, SUB and RSB, by their numbers in 32-bit encodings.
 _OPERATIONS = (0, 1, 2, 3, 4, 8, 10, 11, 13, 14)
+
+# The second operand of a conditional select, if the condition does not hold.
+_OTHERWISE: tuple[Callable[[Word], Word], ...] = (
+    lambda w: w,
+    lambda w: add(w, 1),
+    lambda w: w ^ MASK if isinstance(w, int) else operation("mvn", w),
+    lambda w: subtract(0, w),
+)
 
 
 class Arithmetic(Core):
@@ -142,6 +151,19 @@ class Arithmetic(Core):
             self._set(d, r[m])
             if s:
                 self.flags = "result", r[m], 0, self._old_carry()
+
+        return step
+
+    def _select(self, i: Instruction, f: dict[str, int]) -> Step:
+        # CSEL, CSINC, CSINV and CSNEG, of which CSET, CINC and others are forms.
+        r, n, m, name = self.r, f["n"], f["m"], CONDITIONS[f["c"]]
+        otherwise = _OTHERWISE[f["o"]]
+
+        def step() -> None:
+            holds = self.holds(name)
+            a, b = (0 if k == PC else r[k] for k in (n, m))
+            b = otherwise(b)
+            self._set(f["d"], (a if holds else b) if isinstance(holds, bool) else chosen(holds, a, b))
 
         return step
 

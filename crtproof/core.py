@@ -43,6 +43,10 @@ RETURNED = -1
 SHIFTS = ("lsl", "lsr", "asr", "ror")
 CONDITIONS = ("eq", "ne", "cs", "cc", "mi", "pl", "vs", "vc", "hi", "ls", "ge", "lt", "gt", "le", "al")
 SIZES = (8, 16, 32)
+# Instructions that not every core of Armv7-M has.
+_EXTENSIONS = {"select": "Armv8.1-M"} | dict.fromkeys(
+    ("pack", "extend16", "extend_add", "extend16_add", "parallel", "difference8", "select8", "multiply_16",
+     "multiply_2", "multiply_w", "multiply_hi"), "DSP")  # fmt: skip
 # Instructions that may have the stack pointer as their result, or none.
 _WITH_STACK = ("data", "data_i", "data_m", "data_s", "move")
 
@@ -120,6 +124,9 @@ class Core:
         if first is None:
             raise Refused(f"there is no code at {pc:#x}")
         i = decode(pc, first, second)
+        needed = _EXTENSIONS.get(i.name)
+        if needed and needed not in self.image.extensions:
+            raise Refused(f"{i.name} at {pc:#x}, which the core does not have: it is of {needed}")
         f = dict(i.fields)
         if f.get("s") == 1 and i.following - pc == 2:
             f["s"] = 0 if self.block and not f.get("c") else 1
@@ -242,6 +249,8 @@ class Core:
 def _is_unpredictable(name: str, f: dict[str, int]) -> bool:
     # 32-bit encodings with the stack pointer or the program counter where the manual forbids them.
     n, m, o = f.get("n", 0), f.get("m", 0), f.get("o", 0)
+    if name == "select":  # the program counter is 0 there
+        return SP in (n, m) or f["c"] >= 14
     if name in ("data_i", "data_m", "data_s"):
         moves = o in (2, 3) and n == PC
         return (n == SP and o not in (8, 13)) or (m in (SP, PC) and not (moves and o == 2 and m == SP))

@@ -87,6 +87,7 @@ _SHORT = """
 _LONG = """
 111010101100nnnn0iiiddddiib0mmmm  pack
 1110101ooooSnnnn0iiiddddiittmmmm  data_s
+111010100101nnnn10ooddddccccmmmm  select
 11110i0ooooSnnnn0iiiddddiiiiiiii  data_m
 11110i100000nnnn0iiiddddiiiiiiii  data_i s=0 o=8 g=1
 11110i101010nnnn0iiiddddiiiiiiii  data_i s=0 o=13 g=1

@@ -12,8 +12,11 @@ from crtproof.values import Refused
 __all__ = ["Image", "read_image"]
 
 _PT_LOAD, _PF_W = 1, 2
-_SHT_SYMTAB = 2
+_SHT_SYMTAB, _SHT_ATTRIBUTES = 2, 0x70000003
 _EM_ARM = 40
+# Build attributes (Addenda to the ABI for the Arm Architecture): CPU_arch and DSP_extension.
+_TAG_ARCHITECTURE, _TAG_DSP = 6, 46
+_V7M, _V7EM, _V8M_MAIN, _V8_1M_MAIN = 10, 13, 17, 21
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,8 @@ class Image:
     segments: tuple[Segment, ...]
     symbols: dict[str, tuple[int, int]]
     """Address and size by name."""
+    extensions: frozenset[str] = frozenset(("DSP", "Armv8.1-M"))
+    """What the core has besides Armv7-M."""
 
     def constant(self, address: int, size: int) -> int | None:
         """Return the number at an address that holds constants, else None."""
@@ -70,7 +75,7 @@ def read_image(path: Path) -> Image:
         for one, other in pairwise(segments):
             if one.address + one.size > other.address:
                 raise Refused(f"{path} has segments that overlap")
-        return Image(segments, dict(_symbols(data)))
+        return Image(segments, dict(_symbols(data)), _extensions(path, dict(_attributes(data))))
     except (struct.error, IndexError, ValueError) as error:
         raise Refused(f"{path} is damaged: {error}") from None
 
@@ -86,8 +91,7 @@ def _segments(data: bytes) -> Iterator[Segment]:
 
 
 def _symbols(data: bytes) -> Iterator[tuple[str, tuple[int, int]]]:
-    first, size, count = *struct.unpack_from("<I", data, 32), *struct.unpack_from("<HH", data, 46)
-    headers = [struct.unpack_from("<10I", data, first + size * i) for i in range(count)]
+    headers = _sections(data)
     for header in headers:
         if header[1] == _SHT_SYMTAB:
             names = headers[header[6]][4]
@@ -96,3 +100,49 @@ def _symbols(data: bytes) -> Iterator[tuple[str, tuple[int, int]]]:
                 end = data.index(b"\0", names + name)
                 if section and end > names + name:
                     yield data[names + name : end].decode("ascii", "replace"), (value, length)
+
+
+def _sections(data: bytes) -> list[tuple[int, ...]]:
+    first, size, count = *struct.unpack_from("<I", data, 32), *struct.unpack_from("<HH", data, 46)
+    return [struct.unpack_from("<10I", data, first + size * i) for i in range(count)]
+
+
+def _extensions(path: Path, attributes: dict[int, int]) -> frozenset[str]:
+    architecture = attributes.get(_TAG_ARCHITECTURE, 0)
+    if architecture not in (_V7M, _V7EM, _V8M_MAIN, _V8_1M_MAIN):
+        raise Refused(
+            f"{path} is for a core of another architecture than Armv7-M, Armv8-M or Armv8.1-M Mainline"
+        )
+    found = {"DSP"} if architecture == _V7EM or attributes.get(_TAG_DSP) == 1 else set[str]()
+    return frozenset(found | ({"Armv8.1-M"} if architecture == _V8_1M_MAIN else set()))
+
+
+def _attributes(data: bytes) -> Iterator[tuple[int, int]]:
+    # Numbers by tag, of the whole file.
+    for header in _sections(data):
+        if header[1] == _SHT_ATTRIBUTES:
+            text = data[header[4] : header[4] + header[5]]
+            at = text.index(b"aeabi\0") + 6
+            if text[:1] != b"A" or text[at] != 1:
+                raise Refused("build attributes of another form")
+            end = at + int.from_bytes(text[at + 1 : at + 5], "little")
+            at += 5
+            while at < end:
+                tag, at = _number(text, at)
+                if tag in (4, 5) or (tag > 32 and tag & 1):  # a text
+                    at = text.index(b"\0", at) + 1
+                    continue
+                value, at = _number(text, at)
+                if tag == 32:
+                    at = text.index(b"\0", at) + 1
+                yield tag, value
+
+
+def _number(text: bytes, at: int) -> tuple[int, int]:
+    # A number in seven bits a byte, and the place behind it.
+    value = shift = 0
+    while True:
+        value, byte = value | (text[at] & 127) << shift, text[at]
+        at, shift = at + 1, shift + 7
+        if not byte & 128:
+            return value, at

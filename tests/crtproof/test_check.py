@@ -323,6 +323,20 @@ def test_files_that_do_not_belong_together(built: tuple[Path, Path], network: Pa
         read_model(image)
 
 
+def test_a_core_that_lacks_instructions(built: tuple[Path, Path], network: Path, tmp_path: Path) -> None:
+    """Products of two halves are not of Armv7-M, whose number is 10; 13 is Armv7E-M, and 12 Armv6-M."""
+    image = built[1].read_bytes()
+    at = image.index(b"\x06\x0d", image.index(b"aeabi\0"))
+    other = tmp_path / "other.elf"
+    other.write_bytes(image[: at + 1] + b"\x0a" + image[at + 2 :])
+    found = check(built[0], network, other)
+    assert not is_right(found)
+    assert found.refused.endswith("which the core does not have: it is of DSP")
+    other.write_bytes(image[: at + 1] + b"\x0c" + image[at + 2 :])
+    with pytest.raises(Refused, match="is for a core of another architecture"):
+        check(built[0], network, other)
+
+
 def test_damaged_files_are_refused(built: tuple[Path, Path], network: Path, tmp_path: Path) -> None:
     """Each as an error of the checker's own, whatever is cut off or changed."""
     numbers, broken = random.Random(1), tmp_path / "broken"

@@ -49,7 +49,7 @@ def test_what_is_decoded_has_a_meaning(count: int, tmp_path: Path) -> None:
         else bits.to_bytes(2, "little") + b"\x00\xbf"
         for size, bits in every
     )
-    image = Image((Segment(_BASE, _BASE, len(data), False, data),), {})
+    image = Image((Segment(_BASE, _BASE, len(data), False, data),), {}, frozenset(("DSP",)))
     machine = Machine(image, Memory(image, []), lambda address, size: None)
     said, followed = texts(tmp_path, data), 0
     for k, (size, bits) in enumerate(every):

@@ -360,13 +360,13 @@ def greatest(a: Word, b: Word) -> Word:
 def set_of_greatest(w: Piece) -> frozenset[Symbol | int] | None:
     """Return the elements and numbers of which a word is the greatest; None if it is no such word.
 
-    The least number of 8 bits is left out.
+    The least number of 8 bits is left out. All elements have 8 bits, which a saturation to as many keeps.
     """
     found: set[Symbol | int] = set()
     todo: list[Piece] = [w]
     while todo:
         w = todo.pop()
-        if isinstance(w, Op) and w.name in ("max", "sxtb"):
+        if isinstance(w, Op) and (w.name in ("max", "sxtb") or (w.name == "ssat" and w.numbers[0] >= 8)):
             todo += w.args
         elif isinstance(w, Symbol | int):
             found.add(w if isinstance(w, Symbol) else signed(w))
@@ -375,6 +375,8 @@ def set_of_greatest(w: Piece) -> frozenset[Symbol | int] | None:
             if symbol is None:
                 return None
             found.add(symbol)
+    if any(isinstance(v, Symbol) and not -128 <= v.low <= v.high < 128 for v in found):
+        return None
     return frozenset(found - {-128})
 
 

@@ -118,7 +118,7 @@ def built(network: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
     return made(network, M4, tmp_path_factory.mktemp("built"))
 
 
-@pytest.mark.parametrize("board", [M4, nightly(M33), nightly(M7)])
+@pytest.mark.parametrize("board", [M4, nightly(M3), nightly(M33), nightly(M7)])
 def test_every_output_is_accepted(board: str, tmp_path: Path) -> None:
     network = tmp_path / "small.tflite"
     network.write_bytes(small())
@@ -186,7 +186,7 @@ def test_a_changed_bit_of_softmax(softmax: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("board", [M4, M33])
+@pytest.mark.parametrize("board", [M3, M4, M33])
 def test_digits_is_accepted(board: str, tmp_path: Path) -> None:
     certificate, image = made(DIGITS, board, tmp_path)
     assert check(certificate, DIGITS, image).is_accepted

@@ -269,3 +269,14 @@ def test_memory_gives_back_what_was_stored() -> None:
             for bits in (8, 16):
                 assert v.of(memory.narrow(b, bits, False)) == whole & (1 << bits) - 1, seed
                 assert v.of(memory.narrow(b, bits, True)) == signed(whole, bits) & MASK, seed
+
+
+def test_a_saturation_of_the_greatest_element() -> None:
+    """As on Cortex-M3: to eight bits or more it changes no element, but a number that is none."""
+    a, b = (Symbol(0, i, -128, 127) for i in range(2))
+    most = Op("max", (a.word, Op("max", (b.word, (-128) & MASK))))
+    assert words.set_of_greatest(Op("ssat", (most,), (8,))) == frozenset((a, b))
+    assert words.set_of_greatest(Op("ssat", (most,), (7,))) is None
+    assert words.set_of_greatest(Op("ssat", (Op("max", (most, 200)),), (8,))) == frozenset((a, b, 200))
+    wide = Symbol(0, 2, -300, 300)
+    assert words.set_of_greatest(Op("ssat", (Op("max", (a.word, wide.word)),), (8,))) is None

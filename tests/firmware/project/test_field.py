@@ -1,6 +1,7 @@
 """Black boxes, counts and slots in every artefact: generated or refused, built, run, read from a log."""
 
 import re
+import subprocess
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ from crtgen.api.slot import make_slot
 from crtgen.base.errors import UsageError
 from crtgen.base.resources import runtime_dir
 from crtgen.cli.app import app
+from crtgen.firmware.builder.size import read_sizes
 from crtgen.firmware.project import FRAMEWORKS
 from crtgen.lab.measure.field_log import field_lines, read_field_log
 from crtgen.lab.measure.recording import read_memory, runs_of
@@ -75,6 +77,27 @@ def test_pages_name_files_that_a_library_has() -> None:
         text = (ROOT / "docs" / page).read_text()
         named = {name.rpartition("/")[2] for name in re.findall(r"`([\w/]+\.[ch])`", text)}
         assert named <= known | {"kws_interface.h", "main.c"}, page
+
+
+@pytest.mark.qemu
+def test_the_page_says_what_parts_cost(tmp_path: Path) -> None:
+    """Code and constants on a Cortex-M4 with -Os, within a tenth: compilers differ."""
+    gcc = require_tool("arm-none-eabi-gcc")
+    _generate(tmp_path / "library", "", "mps2_an386", slots=True)
+    parts = [["field", "crc32"], ["record"], ["drift"], ["slot", "slots"], ["flash_board"]]
+    folder, sizes = tmp_path / "library", []
+    core = ["-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16", "-std=c11", "-Os"]
+    for names in parts:
+        objects = [tmp_path / f"{name}.o" for name in names]
+        for made in objects:
+            source = folder / "model" / f"crt_{made.stem}.c"
+            include = [f"-I{folder / 'runtime' / 'include'}", f"-I{folder / 'model'}"]
+            subprocess.run([gcc, *core, *include, "-c", source, "-o", made], check=True, timeout=60)
+        sizes.append(sum(read_sizes(made).flash for made in objects))
+    page = (ROOT / "docs" / "field.md").read_text(encoding="utf-8")
+    table = page[page.index("| part | flash |") :].partition("\n\n")[0]
+    said = [int(n.replace(",", "")) for n in re.findall(r"\b\d[\d,]*\b", table.replace("392", ""))]
+    assert sizes == pytest.approx(said, rel=0.1)
 
 
 @pytest.mark.parametrize(

@@ -145,10 +145,14 @@ class SymbolProducts:
 
 
 def _reduced(form: LinearSum | None) -> LinearSum | None:
-    # Coefficients are modulo 2^32: GCC multiplies by -2 as twice 2^31 - 1.
+    # Coefficients are modulo 2^32: GCC multiplies by -2 as twice 2^31 - 1. What is no number of 32 bits then,
+    # either, is left as it is: the high word of it may be asked for, by which long products are recognised.
     if form is None or all(abs(k) < 1 << 31 for k in form.terms().values()):
         return form
-    return LinearSum(form.constant, {s: n for s, k in form.terms().items() if (n := signed(k & M32))})
+    terms = {s: n for s, k in form.terms().items() if (n := signed(k & M32))}
+    small = LinearSum(signed(form.constant & M32), terms)
+    low, high = small.bounds()
+    return small if low >= -(1 << 31) and high < 1 << 31 else form
 
 
 def _summands(e: Word) -> tuple[Word, ...]:

@@ -170,14 +170,6 @@ def _arena_in(compiled: api.Compiled) -> dict[str, int]:
     return {place.get("arena", board.data): plan.arena, **parts} if board.memories else {}
 
 
-def _with_more(best: Resident, placed: api.Compiled) -> tuple[int, int]:
-    # The bytes of RAM that are missing for all constants for which the core waits, and the cycles they save.
-    needs = sum(s.kernel.cost.constants for s in best.plan.steps if s.name in best.memories)
-    cycles = [sum(s.kernel.cycles or 0 for s in plan.steps) for plan in (placed.plans[0], best.plan)]
-    more = needs - sum(placed.resident_bytes.values())
-    return (more, round(cycles[0] - cycles[1])) if more > 0 and cycles[1] < cycles[0] else (0, 0)
-
-
 def _short(board: Board, needs: Mapping[str, int]) -> dict[str, int]:
     # Missing bytes by memory.
     lacks = {m.name: needs.get(m.name, 0) - m.size for m in board.memories}
@@ -258,13 +250,19 @@ class Fits:
         )
 
     def _with_more(self, compiled: api.Compiled, placed: api.Compiled) -> tuple[int, int]:
+        # The bytes of RAM that are missing for all constants for which the core waits, and the cycles they
+        # save.
         request = compiled.request
         if "baremetal" not in request.board.platforms or "weights" in request.place:
             return 0, 0
         if compiled.plans not in self._in_ram:
             endless = [FreeMemory("ram", _ENDLESS)]
             (self._in_ram[compiled.plans],) = place_constants(compiled.plans, request.target, endless)
-        return _with_more(self._in_ram[compiled.plans], placed)
+        best = self._in_ram[compiled.plans]
+        needs = sum(s.kernel.cost.constants for s in best.plan.steps if s.name in best.memories)
+        cycles = [sum(s.kernel.cycles or 0 for s in plan.steps) for plan in (placed.plans[0], best.plan)]
+        more = needs - sum(placed.resident_bytes.values())
+        return (more, round(cycles[0] - cycles[1])) if more > 0 and cycles[1] < cycles[0] else (0, 0)
 
     def _compiled(self, board: Board, choice: FitChoice) -> api.Compiled:
         # Compiled for the board as if its memories had no end.

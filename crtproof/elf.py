@@ -34,7 +34,7 @@ class Image:
     symbols: dict[str, tuple[int, int]]
     """Address and size by name."""
     extensions: frozenset[str] = frozenset(("DSP", "Armv8.1-M"))
-    """What the core has besides Armv7-M."""
+    """Extensions that the core has besides Armv7-M."""
 
     def constant(self, address: int, size: int) -> int | None:
         """Return the number at an address that holds constants, else None."""

@@ -341,7 +341,7 @@ class Softmax(Layer):
         self.key = bits, exponent
         least = -(31 * (1 << 26) // (1 << exponent))
         self.powers = [exponential(product(d << exponent, bits)) if d >= least else 0 for d in range(-255, 1)]
-        """By the difference; 0 is for those that do not count."""
+        """Powers by the difference; 0 for differences that do not count."""
         self.shares = [halved(p, 12) for p in self.powers]
         self.depth = x.shape[-1]
         values = self.network.values(o.inputs[0])

@@ -39,7 +39,7 @@ class Rows:
     def __init__(self, machine: Ways, comparer: Comparer) -> None:
         self.machine, self.comparer = machine, comparer
         self.totals: dict[int, tuple[Total, Softmax, int]] = {}
-        """By node: the total, the layer and the row of which it is the sum."""
+        """The total of each node, with the layer and the row that it sums up."""
         self._right: set[object] = set()
 
     def place(self, piece: Piece, layer: Softmax) -> int | None:

@@ -4,7 +4,7 @@ The program counter is always a number. Where a branch depends on an input, each
 the place where all of them meet, and then registers and memory are put together again. There are three kinds:
 
 - The branch is a function of one *difference*: an element less the greatest of its row, which is from -255
-  to 0. The code is run 256 times, with that number in place of the difference. A word that comes out is the
+  to 0. The code is run 256 times, with that number as the difference. A word that comes out is the
   list of its 256 values (``cases``), or what it was before plus such a list. So nothing has to be known
   of how the code computes a power of e: its table is made.
 - The branch is a function of a *total*, a sum of functions of several differences, and the same for a few
@@ -59,7 +59,7 @@ class Total:
         """Words that are functions of the total, and the value that each has to have."""
         self.is_checked = True
         self.known: dict[int, tuple[Word, bool, frozenset[Op]]] = {}
-        """By word: dependence on the total, and differences besides."""
+        """Dependence of each word on the total, and the differences that it has besides."""
 
 
 @dataclass

@@ -167,7 +167,7 @@ def test_softmax_is_accepted(board: str, softmax: Path, tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 def test_a_changed_bit_of_softmax(softmax: Path, tmp_path: Path) -> None:
-    """What is accepted the first checker accepts, too."""
+    """The first checker accepts each image that the second one accepts."""
     certificate, elf = made(softmax, M4, tmp_path)
     count = 100
     image, numbers = read_image(elf), random.Random(count)

@@ -54,7 +54,7 @@ def chain(name: str, x: Value, layers: Sequence[Layer], rows: int) -> Case:
 
 
 def _made(name: str, stage: Stage, inputs: Sequence[Value], quant: Quant) -> Value:
-    """What a stage makes; a pooling or a move keeps the quantisation."""
+    """The image after a stage; a pooling or a move keeps the quantisation."""
     ((shape, dtype),) = stage.infer(inputs)
     keeps = isinstance(stage, AveragePool2d | MaxPool2d | Joined | ResizeNearest)
     kept = inputs[0].quant if keeps else quant

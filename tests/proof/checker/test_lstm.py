@@ -16,6 +16,7 @@ from crtgen.proof.checker.network.network import Network
 from crtgen.proof.checker.network.numbers import OnNumbers
 from crtgen.proof.refute import refute
 from tests.network.ops import oracle
+from tests.proof.checker.changed import built_with
 from tests.proof.checker.mutations import flipped
 from tests.support import models_dir, nightly, require_tool
 
@@ -29,12 +30,8 @@ def built(folder: Path, board: str | Board, old: str = "", new: str = "") -> tup
     (case,) = (c for c in all_cases() if c.name == "lstm_int8")
     model.write_bytes(oracle.model(case.graph()))
     generated = api.load(model).compile(board).generate("standalone")
-    sources = dict(generated.project.sources)
-    if old:
-        kernels = sources["model/lstm_int8_asm_kernels.S"].decode()
-        assert kernels.count(old) == 1
-        sources["model/lstm_int8_asm_kernels.S"] = kernels.replace(old, new).encode()
-    made = replace(generated, project=replace(generated.project, sources=sources)).build()
+    file = "model/lstm_int8_asm_kernels.S"
+    made = built_with(generated, file, (old, new)) if old else generated.build()
     path = folder / "firmware.elf"
     path.write_bytes(made.path.read_bytes())
     return path, model

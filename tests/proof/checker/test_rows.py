@@ -1,6 +1,5 @@
 """Images that take rows: ``_push``, called for one row after the other."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +8,7 @@ import pytest
 from crtgen import api
 from crtgen.proof.checker import Proof, prove
 from crtgen.proof.printed import as_dict, lines_of
+from tests.proof.checker.changed import built_with
 from tests.support import nightly, require_tool
 from tests.tflite_builder import Model, Operator, Options, Tensor
 
@@ -46,13 +46,7 @@ def proof(folder: Path, board: str, *changes: tuple[str, str]) -> Proof:
     model = folder / "lines.tflite"
     model.write_bytes(lines())
     generated = api.load(model).compile(board, feed="rows").generate("standalone")
-    sources = dict(generated.project.sources)
-    text = sources["model/lines.c"].decode()
-    for old, new in changes:
-        assert text.count(old) == 1, old
-        text = text.replace(old, new)
-    sources["model/lines.c"] = text.encode()
-    built = replace(generated, project=replace(generated.project, sources=sources)).build()
+    built = built_with(generated, "model/lines.c", *changes)
     return prove(built.path, model)
 
 

@@ -1,6 +1,5 @@
 """Images that get what is new of a window and keep the rest: every run, and what one leaves for the next."""
 
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
@@ -19,6 +18,7 @@ from crtgen.proof.checker import SlidingWindow, prove
 from crtgen.proof.checker.network.layer import Value
 from crtgen.proof.checker.surroundings.sliding import repeats, windows
 from crtgen.proof.printed import lines_of
+from tests.proof.checker.changed import built_with
 from tests.support import model_path, require_tool
 from tests.tflite_builder import Model, Operator, Options, Tensor
 
@@ -59,12 +59,7 @@ def built(folder: Path, board: str, *changes: tuple[str, str]) -> Proven:
     model = folder / "spotter.tflite"
     model.write_bytes(spotter())
     generated = api.load(model).compile(board, sliding=Sliding(1, 1)).generate("standalone")
-    sources = dict(generated.project.sources)
-    for old, new in changes:
-        text = sources["model/spotter.c"].decode()
-        assert old in text
-        sources["model/spotter.c"] = text.replace(old, new).encode()
-    made = replace(generated, project=replace(generated.project, sources=sources)).build()
+    made = built_with(generated, "model/spotter.c", *changes, count=None)
     path = folder / "firmware.elf"
     path.write_bytes(made.path.read_bytes())
     return path, model

@@ -1,6 +1,5 @@
 """Networks that keep something from run to run: the first run after a start, and every later one."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ from crtgen.proof.checker import prove
 from crtgen.proof.checker.binary.image import read_image
 from crtgen.proof.refute import refute
 from tests.network.frontends.flow import assign, handle, read, variable
+from tests.proof.checker.changed import built_with
 from tests.proof.checker.mutations import flipped
 from tests.support import require_tool
 from tests.tflite_builder import Model, Operator, Options, Subgraph, Tensor
@@ -47,11 +47,7 @@ def built(folder: Path, old: str = "", new: str = "") -> tuple[Path, Path]:
     model = folder / "remembering.tflite"
     model.write_bytes(remembering())
     generated = api.load(model).compile(M4).generate("standalone")
-    sources = dict(generated.project.sources)
-    kernels = sources["model/remembering_asm_kernels.S"].decode()
-    assert old in kernels
-    sources["model/remembering_asm_kernels.S"] = kernels.replace(old, new).encode()
-    made = replace(generated, project=replace(generated.project, sources=sources)).build()
+    made = built_with(generated, "model/remembering_asm_kernels.S", (old, new), count=None)
     path = folder / "firmware.elf"
     path.write_bytes(made.path.read_bytes())
     return model, path

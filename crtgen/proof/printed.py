@@ -7,6 +7,7 @@ from typing import Any
 
 from crtgen.base.errors import UsageError
 from crtgen.proof.checker import (
+    Conversions,
     Error,
     Proof,
     TrustedCall,
@@ -105,7 +106,21 @@ def _application(proof: Proof) -> list[str]:
     said += [f"the steps of {proof.model}_step compute the same"] * found.steps
     said += [f"{proof.model}_push, one row after the other, computes the same"] * found.pushes
     said += ["the description of the tensors is the network's"] * found.described
+    if found.conversions.followed:
+        said.append(_conversions(found.conversions))
     return [f"application: {'; '.join(said)}"] if said else []
+
+
+def _conversions(found: Conversions) -> str:
+    said = f"{' and '.join(found.followed)} {_AGREE[len(found.followed) > 1]} for every value"
+    if not found.trusted:
+        return said
+    trusted = ", ".join(found.trusted)
+    as_tried = f"as with {found.tries:,} operands that were tried"
+    return f"{said}, if the compiler's {trusted} are IEEE 754's, {as_tried}"
+
+
+_AGREE = {True: "compute the documented formulas", False: "computes the documented formula"}
 
 
 def _trusting(proof: Proof) -> str:
@@ -207,6 +222,8 @@ def as_dict(proof: Proof) -> dict[str, Any]:
             "steps_followed": proof.application.steps,
             "rows_followed": proof.application.pushes,
             "reset_followed": proof.application.resets,
+            "conversions_followed": list(proof.application.conversions.followed),
+            "conversions_trusted": list(proof.application.conversions.trusted),
             "described": proof.application.described,
             "wrong": proof.application.wrong or None,
         },

@@ -190,7 +190,8 @@ def test_the_header_stores_the_same_numbers(tmp_path: Path) -> None:
     folders = [f"-I{path.parent}" for path in (tmp_path / "p").rglob("*.h")]
     include = [f"-I{path.parent.parent}" for path in (tmp_path / "p").rglob("crt/version.h")]
     flags = ["-shared", "-fPIC", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-std=c11"]
-    command = [require_tool("gcc"), *flags, *folders, *include, "-o", str(library), str(tmp_path / "q.c")]
+    sources = [str(tmp_path / "q.c"), *map(str, (tmp_path / "p" / "model").glob("*.c"))]
+    command = [require_tool("gcc"), *flags, *folders, *include, "-o", str(library), *sources]
     subprocess.run(command, check=True, timeout=60)
     made = ctypes.CDLL(str(library))
     scale = np.float32(model.inputs[0].quant.scale)  # type: ignore[union-attr]

@@ -16,7 +16,8 @@ __all__ = ["ALIASED", "CASES", "CORE", "HELIUM", "M55", "OTHERS", "Core", "State
 CORE = (
     "adds r0, r1, r2", "subs r0, r1, r2", "adcs r0, r1, r2", "sbcs r0, r1, r2", "rsbs r0, r1, #0",
     "add.w r0, r1, r2, lsl #3", "sub.w r0, r1, r2, asr #5", "ands r0, r1, r2", "orr.w r0, r1, r2, lsr #7",
-    "orr.w r0, r1, r2, lsl #16",
+    "orr.w r0, r1, r2, lsl #16", "adds r3, r1, r2 ; mov.w r0, r1, rrx", "ands.w r0, r1, r2, lsr #7",
+    "orrs.w r0, r1, r2, lsl #3", "subs r3, r1, r2 ; movs.w r0, r1, rrx", "teq r1, r2, asr #31",
     "eors r0, r1, r2", "bics r0, r1, r2", "orn r0, r1, r2", "mvns r0, r1", "mov.w r0, r1, ror #13",
     "movs r0, r1", "movw r0, #0x1234", "movt r0, #0x8765", "cmn r1, r2", "cmp r1, r2", "tst r1, r2",
     "teq r1, r2", "lsls r0, r1, #5", "lsrs r0, r1, #9", "asrs r0, r1, #17", "asrs r0, r1, #31",
@@ -108,6 +109,7 @@ HELIUM = (
     ),
 )  # fmt: skip
 
+_CHOICES = ("vseleq", "vselge", "vselgt")
 _TO_REALS = "vcvt.f32.s32 q1, q1 ; vcvt.f32.s32 q2, q2"
 _SMALL = "movw r3, #0 ; movt r3, #0x3380"
 """2^-24, as a number of float32."""
@@ -130,6 +132,8 @@ REALS = (
     "vmov s0, s1, r1, r2 ; vmov r3, r0, s4, s5", "vmov s2, r1 ; vmov r3, s8",
     "vcmpe.f32 s4, s8 ; vmrs APSR_nzcv, fpscr", "vcmp.f32 s4, #0.0 ; vmrs APSR_nzcv, fpscr",
     "vcmp.f32 s4, s8 ; vmrs APSR_nzcv, fpscr ; it mi ; vmovmi.f32 s4, s8 ; vmov.f32 s0, s4",
+    *(f"vcmp.f32 s4, s8 ; vmrs APSR_nzcv, fpscr ; {name}.f32 s0, s4, s8" for name in _CHOICES),
+    *(f"cmp r0, r1 ; {name}.f32 s0, s4, s8" for name in _CHOICES),
 )  # fmt: skip
 
 CASES = CORE + HELIUM + REALS

@@ -61,7 +61,7 @@ _STEPS = """
         }
         decision = elements_output_places.y[3];
 """
-_LINK = """
+LINK = """
 MEMORY
 {
   FLASH (rx) : ORIGIN = 0x08000000, LENGTH = 256K
@@ -80,23 +80,22 @@ SECTIONS
 """
 
 
-def linked(folder: Path, call: str, *flags: str) -> Path:
+def linked(folder: Path, call: str, *flags: str, core: str = "cortex-m4") -> Path:
     """The application, which calls the network in one of several ways."""
     (folder / "elements.tflite").write_bytes(elements())
-    project = (
-        api.load(folder / "elements.tflite").compile(board_of_core("cortex-m4")).generate("library").project
-    )
+    project = api.load(folder / "elements.tflite").compile(board_of_core(core)).generate("library").project
     for name, data in project.sources.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(data)
     (folder / "main.c").write_text(_MAIN.replace("CALL", call))
-    (folder / "app.ld").write_text(_LINK)
-    return rebuilt(folder, *flags)
+    (folder / "app.ld").write_text(LINK)
+    return rebuilt(folder, *flags, core=core)
 
 
-def rebuilt(folder: Path, *flags: str) -> Path:
+def rebuilt(folder: Path, *flags: str, core: str = "cortex-m4") -> Path:
     sources = sorted(f.as_posix() for f in (folder / "model").glob("*.[cS]"))
-    target = "-mcpu=cortex-m4 -mthumb -mfloat-abi=hard -mfpu=auto -Os -ffunction-sections -fdata-sections"
+    abi = "soft" if core in ("cortex-m0plus", "cortex-m3") else "hard -mfpu=auto"
+    target = f"-mcpu={core} -mthumb -mfloat-abi={abi} -Os -ffunction-sections -fdata-sections"
     places = "-Imodel -Iruntime/include -T app.ld -nostartfiles -Wl,--gc-sections -o app.elf"
     command = [
         require_tool("arm-none-eabi-gcc"),

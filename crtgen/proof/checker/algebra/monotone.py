@@ -61,7 +61,14 @@ import numpy as np
 from crtgen.proof.checker.algebra.expression import Node
 from crtgen.proof.checker.algebra.long_sums import as_long
 from crtgen.proof.checker.algebra.meaning import NEGATED, OPS
-from crtgen.proof.checker.algebra.real import OF_REALS, REAL_NEGATED, TO_INTEGERS, number_of, word_of_real
+from crtgen.proof.checker.algebra.real import (
+    OF_REALS,
+    ORDERED,
+    REAL_NEGATED,
+    TO_INTEGERS,
+    number_of,
+    word_of_real,
+)
 from crtgen.proof.checker.algebra.value import M32, LinearSum, Symbol, Word, WordByte, WordOp, signed, signed8
 
 __all__ = ["Course", "course_of", "real_course"]
@@ -261,14 +268,15 @@ def _selected_by_real(
     x = real_course(node, leaf, memo)
     if not isinstance(limit, int) or x is None or x.way < 0:
         return None
-    if taken.name in ("f_lt", "f_le"):
-        taken, ways = WordOp(NEGATED[taken.name], *taken.args), ways[::-1]
-    if taken.name not in ("f_ge", "f_gt"):
+    name = ORDERED.get(taken.name, taken.name)
+    if name in ("f_lt", "f_le"):
+        name, ways = ORDERED[NEGATED[name]], ways[::-1]
+    if name not in ("f_ge", "f_gt"):
         return None
     at = number_of(signed(limit))
     # ``first`` is the least float for which the condition holds, ``last`` the greatest for which it does not.
     first, last = at, np.nextafter(at, np.float32(-np.inf))
-    if taken.name == "f_gt":
+    if name == "f_gt":
         first, last = np.nextafter(at, np.float32(np.inf)), at
     low, high = number_of(x.low), number_of(x.high)
     if low >= first or high <= last:  # the condition says the same throughout

@@ -12,7 +12,16 @@ import numpy as np
 
 from crtgen.proof.checker.refusal import Refusal
 
-__all__ = ["OF_REALS", "REAL_CONDITIONS", "REAL_NEGATED", "TO_INTEGERS", "fused", "number_of", "word_of_real"]
+__all__ = [
+    "OF_REALS",
+    "ORDERED",
+    "REAL_CONDITIONS",
+    "REAL_NEGATED",
+    "TO_INTEGERS",
+    "fused",
+    "number_of",
+    "word_of_real",
+]
 
 V = Any
 """A signed 32-bit value: an int, or an int64 array."""
@@ -115,6 +124,11 @@ _COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "f_ge": lambda a, b: a >= b,
     "f_gt": lambda a, b: a > b,
     "f_le": lambda a, b: a <= b,
+    # true also if one of them is NaN
+    "f_nlt": lambda a, b: ~(a < b),
+    "f_nge": lambda a, b: ~(a >= b),
+    "f_ngt": lambda a, b: ~(a > b),
+    "f_nle": lambda a, b: ~(a <= b),
 }
 
 TO_INTEGERS = frozenset(("f_int", "f_int_even"))
@@ -130,11 +144,15 @@ OF_REALS: Mapping[str, Callable[..., V]] = {
 }
 
 REAL_CONDITIONS = {
-    "eq": "f_eq", "ne": "f_ne", "mi": "f_lt", "lt": "f_lt", "cc": "f_lt", "pl": "f_ge", "ge": "f_ge",
-    "cs": "f_ge", "gt": "f_gt", "hi": "f_gt", "le": "f_le", "ls": "f_le",
+    "eq": "f_eq", "ne": "f_ne", "mi": "f_lt", "lt": "f_nge", "cc": "f_lt", "pl": "f_nlt", "ge": "f_ge",
+    "cs": "f_nlt", "gt": "f_gt", "hi": "f_nle", "le": "f_ngt", "ls": "f_le",
 }  # fmt: skip
-"""Meaning of conditions after a comparison of two floats."""
+"""Meaning of conditions after a comparison of two floats, exact for NaN, which gives N=0, Z=0, C=1, V=1."""
 
 REAL_NEGATED = {
-    "f_eq": "f_ne", "f_ne": "f_eq", "f_lt": "f_ge", "f_ge": "f_lt", "f_gt": "f_le", "f_le": "f_gt",
+    "f_eq": "f_ne", "f_ne": "f_eq", "f_lt": "f_nlt", "f_nlt": "f_lt", "f_ge": "f_nge", "f_nge": "f_ge",
+    "f_gt": "f_ngt", "f_ngt": "f_gt", "f_le": "f_nle", "f_nle": "f_le",
 }  # fmt: skip
+
+ORDERED = {"f_nlt": "f_ge", "f_nge": "f_lt", "f_ngt": "f_le", "f_nle": "f_gt"}
+"""Conditions that equal simpler ones if neither operand is NaN."""

@@ -12,11 +12,11 @@ import numpy as np
 
 from crtgen.proof.checker.algebra.expression import Node
 from crtgen.proof.checker.algebra.meaning import OPS
-from crtgen.proof.checker.algebra.real import OF_REALS, REAL_NEGATED, TO_INTEGERS, number_of
+from crtgen.proof.checker.algebra.real import OF_REALS, ORDERED, REAL_NEGATED, TO_INTEGERS, number_of
 from crtgen.proof.checker.algebra.value import LinearSum, Symbol, Word, WordByte, WordOp, signed
 from crtgen.proof.checker.refusal import Refusal
 
-__all__ = ["Span", "where_wrong"]
+__all__ = ["Span", "value_of_nan", "where_wrong"]
 
 Span: TypeAlias = tuple[Any, Any]
 """Arrays of least and greatest values: of integers, or of the bits of float32 numbers."""
@@ -129,7 +129,7 @@ def _always(name: str, a: Span, b: Span) -> Any:
         "f_eq": (low == high) & (first == last) & (low == first),
         "f_ne": (high < first) | (low > last),
     }
-    return always[name]
+    return always[ORDERED.get(name, name)]
 
 
 def where_wrong(
@@ -160,4 +160,41 @@ def where_wrong(
         low, high = low[~done], high[~done]
         middle = (low + high) >> 1
         low, high = np.concatenate([low, middle + 1]), np.concatenate([middle, high])
+    return None
+
+
+def value_of_nan(e: Node) -> int:
+    """Return the integer that a word is if the float of which it is made is NaN.
+
+    Any NaN does: arithmetic with one gives one, and comparisons only look that it is one. Raises ``Refusal``
+    for operations on its bits.
+    """
+    found = _of_nan(e)
+    if found is None:
+        raise Refusal("the bits of NaN are used as an integer")
+    return found
+
+
+def _of_nan(e: Node) -> int | None:
+    # The value of a node, None for NaN.
+    if isinstance(e, int):
+        return signed(e)
+    if isinstance(e, WordByte) and e.index == 0:
+        return value_of_nan(e.word) & 255
+    if isinstance(e, Symbol | LinearSum):
+        return None
+    if not isinstance(e, WordOp) or e.name == "unknown":
+        raise Refusal("what NaN becomes is not known")
+    if e.name == "sel":
+        return _of_nan(e.args[1] if value_of_nan(e.args[0]) else e.args[2])
+    args = [_of_nan(arg) for arg in e.args]
+    known = [arg for arg in args if arg is not None]
+    if len(known) == len(args):
+        return int(OPS[e.name](*known))
+    if e.name in REAL_NEGATED:
+        return int(e.name == "f_ne" or e.name in ORDERED)
+    if e.name in TO_INTEGERS:
+        return 0
+    if e.name not in OF_REALS or e.name.startswith(("f_max", "f_min")):
+        raise Refusal(f"{e.name} of NaN")
     return None

@@ -483,6 +483,7 @@ def _long_shift(x: Word, y: Word) -> Word | None:
 
 def select(taken: WordOp, a: Word, b: Word) -> Word:
     """Return ``a`` if the condition holds, else ``b``; maxima and minima of two words are recognised."""
+    a, b = _chosen(taken, True, a), _chosen(taken, False, b)
     if is_same(a, b):
         return a
     x, y = (taken.args[0], taken.args[1]) if len(taken.args) == 2 else (0, 0)
@@ -502,8 +503,22 @@ def select(taken: WordOp, a: Word, b: Word) -> Word:
     return WordOp("sel", taken, a, b)
 
 
+def _chosen(taken: WordOp, holds: bool, x: Word) -> Word:
+    # A value where a condition holds or not: of a choice by the same condition, or its negation, one way.
+    while isinstance(x, WordOp) and x.name == "sel":
+        inner, a, b = x.args
+        if not isinstance(inner, WordOp) or len(inner.args) != len(taken.args):
+            break
+        if inner.name not in (taken.name, NEGATED[taken.name]) or not all(map(_is, inner.args, taken.args)):
+            break
+        x = a if (inner.name == taken.name) == holds else b
+    return x
+
+
 # Those that a choice is written with; of the others the negation is.
-_PLAIN_CONDITIONS = frozenset(("eq", "gt", "ge", "hi", "cs", "mi", "sum_ge", "f_eq", "f_gt", "f_ge"))
+_PLAIN_CONDITIONS = frozenset(
+    ("eq", "gt", "ge", "hi", "cs", "mi", "sum_ge", "f_eq", "f_gt", "f_ge", "f_ngt", "f_nge")
+)
 
 
 def _alike(a: WordOp, b: WordOp) -> bool:

@@ -9,7 +9,7 @@ from crtgen.proof.checker.binary.image import DecodedImage
 from crtgen.proof.checker.core.machine import Machine
 from crtgen.proof.checker.refusal import Refusal
 
-__all__ = ["STACK_TOP", "allow", "only_model", "variables"]
+__all__ = ["STACK_TOP", "allow", "allow_stack", "only_model", "variables"]
 
 
 _STACK_OF_AN_APPLICATION = 1 << 16
@@ -75,3 +75,10 @@ def allow(machine: Machine, name: str) -> None:
     if (top | bottom) & 7 or not bottom < top:
         raise Refusal("the stack has no size, or does not begin and end at multiples of 8")
     memory.allow_stack(STACK_TOP - (top - bottom), STACK_TOP)
+
+
+def allow_stack(machine: Machine) -> None:
+    """Let a function write to the stack only, which has the size of the image's."""
+    bottom, top = (machine.image.symbols.get(n, 0) for n in ("crt_stack_bottom", "crt_stack_top"))
+    size = top - bottom if 0 < bottom < top else _STACK_OF_AN_APPLICATION
+    machine.memory.allow_stack(STACK_TOP - size, STACK_TOP)

@@ -52,7 +52,7 @@ from typing import Any, TypeAlias
 
 from crtgen.proof.checker.algebra.meaning import apply, wrap
 from crtgen.proof.checker.algebra.products import SymbolProducts
-from crtgen.proof.checker.algebra.real import REAL_CONDITIONS
+from crtgen.proof.checker.algebra.real import REAL_CONDITIONS, REAL_NEGATED
 from crtgen.proof.checker.algebra.value import (
     M32,
     RETURN_ADDRESS,
@@ -73,7 +73,7 @@ from crtgen.proof.checker.core.long_product import as_product
 from crtgen.proof.checker.core.memory import Content, WordMemory
 from crtgen.proof.checker.refusal import Refusal
 
-__all__ = ["LR", "PC", "PREDICATED", "SP", "CallSite", "Machine", "Step"]
+__all__ = ["LR", "PC", "PREDICATED", "SP", "CallSite", "Machine", "Step", "condition"]
 
 Step: TypeAlias = Callable[[], int | None]
 """Function that runs an instruction. It returns the address of the next one, or None for the following
@@ -159,6 +159,8 @@ class Machine:
         self.meetings: dict[int, dict[int, int | None]] = {}
         self.instead: dict[int, Callable[[Machine], None]] = {}
         """Functions that are not followed, by address, and what stands in for each."""
+        self.computes_jumps = False
+        """True if MOV may write PC, as in the compiler's library; else this is refused."""
         self.ways = 0
         self.open: set[tuple[int, int]] = set()
         """Branches whose paths are being run: address and depth of calls."""
@@ -326,7 +328,7 @@ class Machine:
         if kind == "sub" and isinstance(a, LinearSum) and isinstance(b, LinearSum):
             a, b = self._distance(a, b)
         found = _CONDITIONS[kind](c, a, b, carry)
-        return bool(found) if isinstance(found, int) else _condition(found)
+        return bool(found) if isinstance(found, int) else condition(found)
 
     def _distance(self, a: LinearSum, b: LinearSum) -> tuple[Word, Word]:
         # Numbers that compare as two addresses within the stack do, which never wraps; all else as it is.
@@ -601,8 +603,12 @@ class _MachineState:
     cycles: int
 
 
-def _condition(v: Word) -> WordOp:
+def condition(v: Word) -> WordOp:
+    """Return an operation that gives 1 or 0 as one that may be negated."""
     assert isinstance(v, WordOp)  # conditions are operations
+    inner = v.args[0] if v.name in ("eq", "ne") and v.args[1] == 0 else 0
+    if isinstance(inner, WordOp) and inner.name in REAL_NEGATED:  # 1 or 0, as the compiler's library says it
+        return inner if v.name == "ne" else WordOp(REAL_NEGATED[inner.name], *inner.args)
     return v
 
 
@@ -649,7 +655,7 @@ def _is_set(flag: Word, wanted: bool) -> Word:
 
 
 def _of_numbers(c: str, a: Word, b: Word, _: Word) -> Word:
-    # Flags of a float32 comparison; NaN is not followed.
+    # Flags of a float32 comparison.
     return apply(REAL_CONDITIONS[c], a, b)
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from crtgen.proof.checker.algebra.value import M32, Word, place_of
-from crtgen.proof.checker.algebra.words import add, shifted
+from crtgen.proof.checker.algebra.words import add, logic, shifted
 from crtgen.proof.checker.binary.image import DecodedInstruction
 from crtgen.proof.checker.core.machine import PC, Machine
 from crtgen.proof.checker.refusal import Refusal
@@ -44,6 +44,8 @@ def second(m: Machine, tokens: Sequence[str]) -> Callable[[], Word]:
         raise Refusal("an operand that is not followed")
     if len(tokens) == 1:
         return lambda: r[i]
+    if tokens[1] == "rrx":
+        return lambda: logic("orr", shifted("lsl", m.carry(), 31), shifted("lsr", r[i], 1))
     match = _SHIFT.fullmatch(tokens[1])
     if not match:
         raise Refusal(f"the operand {tokens[1]}")

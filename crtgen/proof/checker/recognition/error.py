@@ -16,6 +16,7 @@ from functools import lru_cache
 import numpy as np
 
 from crtgen.proof.checker.algebra.expression import Node
+from crtgen.proof.checker.algebra.real import ORDERED
 from crtgen.proof.checker.algebra.value import M32, LinearSum, Symbol, Word, WordOp, unknown
 from crtgen.proof.checker.network.layer import Value
 from crtgen.proof.checker.network.real_layers import LinearForm, RealLayer, RealNetwork, in_units
@@ -204,13 +205,18 @@ def _of_bits(e: WordOp) -> tuple[bool, Node, int] | None:
 
 def _chosen(e: WordOp) -> tuple[bool, Node, int] | None:
     # A choice between a node and the number that it is compared with.
-    if e.name != "sel" or not isinstance(taken := e.args[0], WordOp) or taken.name not in _GREATER:
+    if e.name != "sel" or not isinstance(taken := e.args[0], WordOp) or _plain(taken) not in _GREATER:
         return None
     x, end = taken.args
     for node, number, first in ((e.args[1], e.args[2], True), (e.args[2], e.args[1], False)):
         if node is x and isinstance(end, int) and number == end:
-            return _GREATER[taken.name] == first, node, end
+            return _GREATER[_plain(taken)] == first, node, end
     return None
+
+
+def _plain(taken: WordOp) -> str:
+    # The comparison, which is of no NaN.
+    return ORDERED.get(taken.name, taken.name)
 
 
 _GREATER = {"f_gt": True, "f_ge": True, "f_lt": False, "f_le": False}

@@ -6,6 +6,7 @@
     interrupts   handlers, which may come at any time
     places       where inputs and outputs are
     calls        what an application calls
+    conversions  floats to integers, and back
     description  what a host is told
     npu          layers that an NPU computes
     sliding      windows over a signal

@@ -16,7 +16,7 @@ Nothing is claimed if the compiler inlined the network into ``<model>_run``, as 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from crtgen.proof.checker.algebra.value import STACK_TOP
 from crtgen.proof.checker.binary.image import DecodedImage
@@ -25,6 +25,7 @@ from crtgen.proof.checker.core.machine import Machine
 from crtgen.proof.checker.core.memory import Content
 from crtgen.proof.checker.network.network import Network
 from crtgen.proof.checker.refusal import Refusal
+from crtgen.proof.checker.surroundings.conversions import Conversions, follow_conversions
 from crtgen.proof.checker.surroundings.description import compare_description
 from crtgen.proof.checker.surroundings.places import BOTH, SymbolicCall, places
 
@@ -48,6 +49,7 @@ class ApplicationCall:
     described: bool = False
     wrong: str = ""
     code: frozenset[int] = frozenset()
+    conversions: Conversions = field(default_factory=Conversions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +85,12 @@ def application_call(
         if plain and network.states and f"{name}_reset" in image.symbols:
             code |= _followed_reset(image, name, after)
             resets = True
+        conversions = follow_conversions(image, network, name)
     except Refusal as refusal:
         return ApplicationCall(described=described, wrong=str(refusal))
-    return ApplicationCall(followed, resets, described=described, code=code)
+    return ApplicationCall(
+        followed, resets, described=described, code=code | conversions.code, conversions=conversions
+    )
 
 
 def _followed_reset(image: DecodedImage, name: str, after: Afterwards) -> frozenset[int]:

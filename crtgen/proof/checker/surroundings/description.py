@@ -19,7 +19,7 @@ from crtgen.proof.checker.network.network import Network
 from crtgen.proof.checker.refusal import Refusal
 from crtgen.proof.checker.surroundings.places import BOTH, places
 
-__all__ = ["compare_description"]
+__all__ = ["compare_description", "is_name_of"]
 
 _TENSOR, _MODEL = 24, 44
 """Sizes of ``crt_tensor``: name, data, shape, bytes, dimensions, type; and of ``crt_model``."""
@@ -72,7 +72,7 @@ def _compare_tensor(
     if said != wanted:
         raise Refusal(f"the description of {which} {k} says {said}, the network {wanted}")
     name, real = _text(image, text), file.name(tensor)
-    if not _is_name_of(name, real, which) and (which == "input" or ";" not in real):
+    if not is_name_of(name, real, which) and (which == "input" or ";" not in real):
         raise Refusal(f"the description of {which} {k} has the name {name!r}, the file {real!r}")
 
 
@@ -93,9 +93,12 @@ def _letters(text: str) -> str:
     return re.sub("[^0-9a-z]", "", text.lower())
 
 
-def _is_name_of(name: str, real: str, which: str) -> bool:
-    # A generator drops what converters add, cuts what is long, and adds what makes a name unique or an
-    # identifier. Tensors without a name are numbered.
+def is_name_of(name: str, real: str, which: str) -> bool:
+    """Return True if a generator may have made the name from the tensor's own.
+
+    It drops what converters add, cuts what is long, and adds what makes a name unique or an identifier.
+    Tensors without a name are numbered.
+    """
     plain = re.sub(r"^(serving_default_|(Stateful)?PartitionedCall)|:\d+$", "", real.split(";")[0])
     wanted = _letters(plain)
     for text in (name, re.sub(r"_\d+$", "", name)):

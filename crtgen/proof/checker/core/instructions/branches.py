@@ -7,7 +7,7 @@ from crtgen.proof.checker.algebra.value import M32, Word, WordOp, unknown
 from crtgen.proof.checker.binary.image import DecodedInstruction
 from crtgen.proof.checker.core.flow import is_jump, target
 from crtgen.proof.checker.core.instructions.registry import family
-from crtgen.proof.checker.core.machine import LR, PC, SP, Machine, Step
+from crtgen.proof.checker.core.machine import LR, PC, SP, Machine, Step, condition
 from crtgen.proof.checker.core.operands import register
 from crtgen.proof.checker.refusal import Refusal
 
@@ -138,7 +138,7 @@ def branch_on_zero(m: Machine, i: DecodedInstruction) -> Step:
         v = m.r[n]
         if isinstance(v, int):
             return to if (v == 0) == zero else None
-        return m.branch(WordOp("eq" if zero else "ne", v, 0), pc, to, following)
+        return m.branch(condition(WordOp("eq" if zero else "ne", v, 0)), pc, to, following)
 
     return step
 

@@ -46,11 +46,33 @@ def _is_plain(tokens: Sequence[str]) -> bool:
     return len(tokens) == 1 and (tokens[0][0] != "#" or 0 <= number(tokens[0]) < 256)
 
 
-def _sign(m: Machine, v: Word, plain: bool) -> None:
-    if plain:
+def _sign(m: Machine, v: Word, carry: Word | None) -> None:
+    # The flags of a result; an operand without a shift leaves the carry alone.
+    if carry is None:
         m.set_sign(v)
     else:
-        m.set_result(v, unknown())
+        m.set_result(v, carry)
+
+
+def _carry(m: Machine, tokens: Sequence[str]) -> Callable[[], Word | None]:
+    # The carry that an operand leaves: the last bit that it shifts out; None for one that leaves it alone.
+    if _is_plain(tokens):
+        return lambda: None
+    match = re.fullmatch(r"(lsl|lsr|asr|ror) #(\d+)|rrx", tokens[-1])
+    if len(tokens) != 2 or match is None:
+        return unknown
+    n, kind, count = register(tokens[0]), match[1] or "lsr", int(match[2] or 1)
+    return lambda: _last_out(kind, m.r[n], count)
+
+
+def _jump(m: Machine, n: int) -> Step:
+    def step() -> int:
+        to = m.r[n]
+        if not isinstance(to, int):
+            raise Refusal("a jump that depends on an input")
+        return to & ~1
+
+    return step
 
 
 def _destination(name: str) -> int:
@@ -62,15 +84,17 @@ def _destination(name: str) -> int:
 
 @family(*_with_flags("mov", "mvn"), "movw")
 def move(m: Machine, i: DecodedInstruction) -> Step:
+    if i.operands[0] == "pc" and i.name == "mov" and m.computes_jumps:
+        return _jump(m, register(i.operands[1]))
     d, r, flags = _destination(i.operands[0]), m.r, i.name.endswith("s")
-    if i.name == "movs" and len(i.operands) == 3:
+    if i.name == "movs" and len(i.operands) == 3 and i.operands[2] != "rrx":
         kind, n = i.operands[2].split(" #")
         return _shift_by_number(m, kind, flags, (d, register(i.operands[1]), int(n)))
     value = second(m, i.operands[1:])
     if i.name.startswith("mvn"):
         source = value
         value = lambda: complement(source())  # noqa: E731
-    plain = _is_plain(i.operands[1:])
+    carry = _carry(m, i.operands[1:])
     if not flags:
 
         def step() -> None:
@@ -79,8 +103,9 @@ def move(m: Machine, i: DecodedInstruction) -> Step:
         return step
 
     def with_flags() -> None:
+        c = carry()
         r[d] = value()
-        _sign(m, r[d], plain)
+        _sign(m, r[d], c)
 
     return with_flags
 
@@ -203,7 +228,7 @@ def _sbc(m: Machine, d: int, x: int, value: Callable[[], Word], flags: bool) -> 
 @family("cmp", "cmn", "tst", "teq")
 def comparison(m: Machine, i: DecodedInstruction) -> Step:
     x, value, r = register(i.operands[0]), second(m, i.operands[1:]), m.r
-    plain = _is_plain(i.operands[1:])
+    carry = _carry(m, i.operands[1:])
 
     def cmp() -> None:
         m.flags = ("sub", r[x], value(), 0)
@@ -212,10 +237,10 @@ def comparison(m: Machine, i: DecodedInstruction) -> Step:
         m.flags = ("add", r[x], value(), 0)
 
     def tst() -> None:
-        _sign(m, logic("and", r[x], value()), plain)
+        _sign(m, logic("and", r[x], value()), carry())
 
     def teq() -> None:
-        _sign(m, logic("eor", r[x], value()), plain)
+        _sign(m, logic("eor", r[x], value()), carry())
 
     return {"cmp": cmp, "cmn": cmn, "tst": tst, "teq": teq}[i.name]
 
@@ -225,13 +250,13 @@ def logical(m: Machine, i: DecodedInstruction) -> Step:
     flags, name, q = i.name.endswith("s"), i.name.removesuffix("s"), _three(i)
     d, x, value = _destination(q[0]), register(q[1]), second(m, q[2:])
     kind = {"bic": "and", "orn": "orr"}.get(name, name)
-    inverted, plain = kind != name, _is_plain(q[2:])
+    inverted, carry = kind != name, _carry(m, q[2:])
 
     def step() -> None:
-        y = value()
+        y, c = value(), carry()
         m.r[d] = logic(kind, m.r[x], complement(y) if inverted else y)
         if flags:
-            _sign(m, m.r[d], plain)
+            _sign(m, m.r[d], c)
 
     return step
 

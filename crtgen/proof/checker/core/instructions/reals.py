@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable
 
 from crtgen.proof.checker.algebra.meaning import apply
-from crtgen.proof.checker.algebra.value import M32, Word
-from crtgen.proof.checker.algebra.words import add
+from crtgen.proof.checker.algebra.value import M32, Word, WordOp
+from crtgen.proof.checker.algebra.words import add, select
 from crtgen.proof.checker.binary.image import DecodedInstruction
 from crtgen.proof.checker.core.instructions.lanes import put, vector
 from crtgen.proof.checker.core.instructions.registry import family
@@ -233,6 +233,19 @@ def flags(m: Machine, i: DecodedInstruction) -> Step:
         if m.compared is None:
             raise Refusal("flags of no comparison")
         m.flags = ("real", *m.compared, 0)
+
+    return step
+
+
+@family("vseleq:s", "vselge:s", "vselgt:s")
+def chosen(m: Machine, i: DecodedInstruction) -> Step:
+    """Copy one of two registers, by the flags."""
+    d, one, other = (_single(name) for name in i.operands)
+    _known_to_all(m)
+
+    def step() -> None:
+        a, b, holds = _get(m, one), _get(m, other), m.holds(i.name[4:])
+        _set(m, d, select(holds, a, b) if isinstance(holds, WordOp) else a if holds else b)
 
     return step
 

@@ -37,6 +37,7 @@ CORE = (
     "ssat r0, #12, r1, lsl #4", "usat r0, #8, r1", "usat r0, #5, r1, asr #3", "sadd16 r0, r1, r2",
     "ssub16 r0, r1, r2", "bfi r0, r1, #8, #8", "bfi r0, r1, #16, #16", "bfi r0, r1, #3, #7",
     "ubfx r0, r1, #5, #9", "sbfx r0, r1, #5, #9", "clz r0, r1", "rev r0, r1",
+    "shadd16 r0, r1, r2", "ssat16 r0, #7, r1", "usat16 r0, #8, r1", "sadd16 r0, r1, r2 ; sel r3, r1, r2",
     "ssub8 r0, r1, r2 ; sel r3, r1, r2", "ssub8 r0, r2, r1 ; sel r3, r2, r0",
     "asrl r0, r3, #7", "lsll r0, r3, #9", "lsrl r0, r3, #31",
     "orr r3, #1 ; udiv r0, r1, r3", "orr r3, #1 ; sdiv r0, r1, r3", "it lt ; movlt r0, r1",
@@ -126,6 +127,8 @@ REALS = (
     f"{_SMALL} ; {_TO_REALS} ; vmul.f32 q1, q1, r3 ; vcvt.s32.f32 q0, q1",
     f"{_SMALL} ; vmov s9, r3 ; vcvt.f32.s32 s4, s4 ; vmul.f32 s4, s4, s9 ; vcvt.s32.f32 s0, s4",
     f"{_SMALL} ; vmov s9, r3 ; vcvt.f32.s32 s4, s4 ; vmul.f32 s4, s4, s9 ; vcvtr.s32.f32 s0, s4",
+    "vcvta.s32.f32 s0, s4", "vcvta.s32.f32 q0, q1", "vcvt.s16.f32 s4, s4, #1 ; vmov.f32 s0, s4",
+    f"{_SMALL} ; vcvt.f32.s32 s4, s4 ; vcvt.s16.f32 s4, s4, #3 ; vmov.f32 s0, s4",
     "vadd.f32 q0, q1, r1", "vcvt.f32.s32 q0, q1", "vcvt.s32.f32 q0, q1", "vcvtn.s32.f32 q0, q1",
     "vcvt.f32.s32 s0, s4", "vcvt.s32.f32 s0, s4", "vcvtr.s32.f32 s0, s4", "vcvtn.s32.f32 s0, s4",
     "vneg.f32 s0, s4", "vabs.f32 s0, s4", "vmov.f32 s0, s9", "vmov.f32 s0, #0.3125", "vmov.f32 s1, #-21.0",
@@ -178,7 +181,7 @@ BASE = (
 """Of the Cortex-M0."""
 
 _LONG = re.compile(r"asrl|lsll|lsrl|cmp r1, r2 ; c")
-_DSP = re.compile(r"[su]xt(b16|a)|pkh|sml|smu|smm|sadd16|ssub|asrl|lsll|lsrl|cmp r1, r2 ; c")
+_DSP = re.compile(r"[su]xt(b16|a)|pkh|sml|smu|smm|s?[ah]*add16|[su]sat16|ssub|asrl|lsll|lsrl|cmp r1, r2 ; c")
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from crtgen.base.errors import UnsupportedError
 from crtgen.proof.checker.algebra.value import Symbol
 from crtgen.proof.checker.network.arithmetic import high_mul
 from crtgen.proof.checker.network.choices import ChoiceLayer, ExtremePlace
@@ -18,7 +19,6 @@ from crtgen.proof.checker.network.network import Network
 from crtgen.proof.checker.network.others import MaxPool, SoftmaxLayer
 from crtgen.proof.checker.network.sums import SumLayer
 from crtgen.proof.checker.network.svdf import SvdfLayer
-from crtgen.proof.checker.refusal import Refusal
 from tests.network.ops.oracle import run_all
 from tests.proof.checker.networks import elements
 from tests.support import ROOT, model_path
@@ -140,7 +140,7 @@ def test_high_mul() -> None:
 
 
 def test_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(Refusal, match="not of integers"):
+    with pytest.raises(UnsupportedError, match="FULLY_CONNECTED of float32 has no proof"):
         Network(model_path("ad01_float32"))
 
 

@@ -111,6 +111,10 @@ def _entry(number: V, i: V) -> V:
     return entries[clip(i, 0, len(entries) - 1)]
 
 
+def _not_evaluated(*_: V) -> V:
+    raise Refusal("the FPU's flag of invalid operations, as a number")
+
+
 OPS: Mapping[str, Callable[..., V]] = {
     "add": lambda a, b: wrap(a + b),
     "sub": lambda a, b: wrap(a - b),
@@ -170,6 +174,7 @@ OPS: Mapping[str, Callable[..., V]] = {
     "sum_lt": lambda a, b, c: _flag(a + b + c < 0),
     "sum_ge": lambda a, b, c: _flag(a + b + c >= 0),
     **OF_REALS,
+    "f_beyond": _not_evaluated,
 }
 
 BRANCHES = ("eq", "ne", "lt", "ge", "gt", "le", "hi", "ls", "cs", "cc", "mi", "pl")

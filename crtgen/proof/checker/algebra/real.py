@@ -13,6 +13,7 @@ import numpy as np
 from crtgen.proof.checker.refusal import Refusal
 
 __all__ = [
+    "KEEPS_NAN",
     "OF_REALS",
     "ORDERED",
     "REAL_CONDITIONS",
@@ -81,11 +82,11 @@ _ON_REALS: Mapping[str, Callable[..., Any]] = {
 }
 
 
-def _whole(f: Callable[[Any], Any]) -> Callable[[V], V]:
-    # To integers, as far as 32 bits hold them.
+def _whole(f: Callable[[Any], Any], bits: int = 32) -> Callable[[V], V]:
+    # To integers, as far as these bits hold them.
     def convert(v: V) -> V:
         x = f(number_of(v).astype(np.float64))
-        found = np.clip(x, -(2.0**31), 2.0**31 - 1).astype(np.int64)
+        found = np.clip(x, -(2.0 ** (bits - 1)), 2.0 ** (bits - 1) - 1).astype(np.int64)
         return found if found.ndim else int(found)
 
     return convert
@@ -131,8 +132,13 @@ _COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "f_nle": lambda a, b: ~(a <= b),
 }
 
-TO_INTEGERS = frozenset(("f_int", "f_int_even"))
-"""Conversions to integers: towards zero, and to the nearest with halves to even."""
+TO_INTEGERS = frozenset(("f_int", "f_int_even", "f_int_away", "f_int_16"))
+"""Conversions to integers: towards zero, to the nearest with halves to even, or away from zero, and towards
+zero to 16 bits.
+"""
+
+KEEPS_NAN = {name: _ON_REALS[name] for name in _ON_REALS if name not in ("f_max", "f_min")}
+"""Operations on float32 numbers whose result is NaN if an operand is."""
 
 OF_REALS: Mapping[str, Callable[..., V]] = {
     **{name: _operation(f, flush=False) for name, f in _ON_REALS.items()},
@@ -141,6 +147,8 @@ OF_REALS: Mapping[str, Callable[..., V]] = {
     "f_of": lambda a: word_of_real(np.asarray(a, np.int64).astype(np.float32)),
     "f_int": _whole(np.trunc),
     "f_int_even": _whole(np.rint),
+    "f_int_away": _whole(lambda x: np.copysign(np.floor(abs(x) + 0.5), x)),
+    "f_int_16": _whole(np.trunc, bits=16),
 }
 
 REAL_CONDITIONS = {

@@ -87,6 +87,8 @@ def _operation(e: Node, leaf: Span, memo: _Memo) -> Span:
         return _inside(args[0], *_LIMITS[e.name])
     if e.name in ("ssat", "usat", "min", "max"):
         return _ordered([OPS[e.name](*ends) for ends in product(*args)], np.asarray)
+    if e.name == "asr" and isinstance(e.args[1], int):
+        return tuple(OPS["asr"](end, e.args[1]) for end in args[0])
     if e.name in ("add", "sub"):
         (a, b), (c, d) = args
         found = (a + c, b + d) if e.name == "add" else (a - d, b - c)
@@ -108,13 +110,35 @@ def _selected(
 ) -> Span:
     # A choice: both ways, if the condition may be either.
     taken, first, second = e.args
-    if not isinstance(taken, WordOp) or taken.name not in REAL_NEGATED:
-        raise Refusal("a choice by no comparison of numbers")
-    a, b = (_real(x, leaf, memo) for x in taken.args)
-    always, never = _always(taken.name, a, b), _always(REAL_NEGATED[taken.name], a, b)
+    if isinstance(taken, WordOp) and taken.name == "sum_ge":
+        low, high = (sum(ends) for ends in zip(*(_whole(x, leaf, memo) for x in taken.args), strict=True))
+        always, never = low >= 0, high < 0
+    elif isinstance(taken, WordOp) and taken.name in REAL_NEGATED:
+        a, b = (_real(x, leaf, memo) for x in taken.args)
+        always, never = _always(taken.name, a, b), _always(REAL_NEGATED[taken.name], a, b)
+    else:
+        raise Refusal("a choice by no comparison")
     one, other = of(first, leaf, memo), of(second, leaf, memo)
+    if taken.name in REAL_NEGATED and of is _real:
+        one = _kept(taken.name, (taken.args[0], first), one, b)
+        other = _kept(REAL_NEGATED[taken.name], (taken.args[0], second), other, b)
     both = _ordered([*one, *other], order)
     low, high = (np.where(always, x, np.where(never, y, z)) for x, y, z in zip(one, other, both, strict=True))
+    return low, high
+
+
+def _kept(name: str, nodes: tuple[Node, Node], span: Span, limit: Span) -> Span:
+    # The span of a way where it is the number that was compared, which the comparison bounds there. If the
+    # way is never taken, its span is a single limit, which does not count.
+    if nodes[0] is not nodes[1]:
+        return span
+    name, (low, high) = ORDERED.get(name, name), span
+    if name in ("f_lt", "f_le"):
+        high = np.where(number_of(high) > number_of(limit[1]), limit[1], high)
+        low = np.where(number_of(low) > number_of(high), high, low)
+    if name in ("f_gt", "f_ge"):
+        low = np.where(number_of(low) < number_of(limit[0]), limit[0], low)
+        high = np.where(number_of(high) < number_of(low), low, high)
     return low, high
 
 

@@ -119,6 +119,8 @@ def bytes_of(x: Word) -> tuple[Byte, ...]:
 
 
 def _parts(x: Word) -> tuple[Byte, ...]:
+    if isinstance(x, WordOp) and x.name == "usat" and x.args[0] == 8:
+        return (WordByte(x, 0), 0, 0, 0)
     return tuple(WordByte(x, i) for i in range(4))
 
 
@@ -343,6 +345,8 @@ def _lsl(v: Word, n: int) -> Word | None:
         return mul(v, 1 << n) if n < 32 else 0
     if n == 16 and isinstance(v, Halves):
         return pair(0, v.low)
+    if n == 31 and isinstance(v, WordOp) and v.name == "fpscr":  # its lowest bit
+        return shifted("lsl", v.args[0], 31)
     if n % 8 == 0 and n < 32:
         return word_of((0,) * (n // 8) + bytes_of(v)[: 4 - n // 8])
     return None
@@ -391,6 +395,8 @@ def logic(name: str, x: Word, y: Word) -> Word:
             return _masked(x, y)
         if y == 0:
             return x
+        if name == "eor" and isinstance(x, Bytes) and y & 0x7F7F7F7F == 0:
+            return word_of(tuple(_turned(b, y >> 8 * i & 255) for i, b in enumerate(x.parts)))
     if name == "and" and (_is_sign_mask(x, y) or _is_sign_mask(y, x)):
         return WordOp("max", x if _is_sign_mask(x, y) else y, 0)
     if name == "orr":
@@ -398,6 +404,11 @@ def logic(name: str, x: Word, y: Word) -> Word:
         if together is not None:
             return together
     return WordOp(name, x, y)
+
+
+def _turned(b: Byte, bit: int) -> Byte:
+    # A byte with its highest bit as it is, or turned: that is the byte less 128, modulo 256.
+    return low_byte(add(unsigned_byte(b), -bit & M32)) if bit else b
 
 
 def _is_sign_mask(x: Word, mask: Word) -> bool:
@@ -415,6 +426,8 @@ def _inner(e: Word | None, name: str) -> Word | None:
 def _masked(x: Word, mask: int) -> Word:
     if mask == 0:
         return 0
+    if isinstance(x, WordOp) and x.name == "fpscr" and mask == M32 - 1:  # the flag is cleared
+        return WordOp("fpscr", 0, x.args[1])
     if isinstance(x, LinearSum) and (masked := _masked_sum(x, mask)) is not None:
         return masked
     if mask == 0xFF:

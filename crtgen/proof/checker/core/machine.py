@@ -69,6 +69,7 @@ from crtgen.proof.checker.binary.image import DecodedImage, DecodedInstruction
 from crtgen.proof.checker.core.cycles import UNKNOWN, CoreTiming
 from crtgen.proof.checker.core.division import Divided, divided
 from crtgen.proof.checker.core.flow import meeting_points
+from crtgen.proof.checker.core.invalid import Made, flagged
 from crtgen.proof.checker.core.long_product import as_product
 from crtgen.proof.checker.core.memory import Content, WordMemory
 from crtgen.proof.checker.refusal import Refusal
@@ -127,10 +128,14 @@ class Machine:
         self.flags: Flags = _NONE
         self.products: SymbolProducts | None = None
         """Products of symbols that are added up in 64 bits, if the network has such sums."""
-        self.greater: tuple[Word, Word] | None = None
-        """Byte results of SSUB8, for SEL."""
+        self.greater: tuple[str, Word, Word] | None = None
+        """Operands of SSUB8 ("bytes") or SADD16 ("halves"), whose results' signs SEL asks for."""
         self.compared: tuple[Word, Word] | None = None
         """Result of the FPU's last comparison."""
+        self.made: Made = None
+        """Float32 operations since the FPU's flag of invalid ones was cleared."""
+        self.read_flag: tuple[WordOp, Made] | None = None
+        """What the flag was when it was read, and the operations of then."""
         self.predicate: int | None = None
         """Predicate of 16 bytes for operations that use it; None if nothing has set it."""
         self.conditions: tuple[list[Word], int] | None = None
@@ -509,6 +514,8 @@ class Machine:
         log: dict[int, Content | None] = {}
         self.memory.undo.append(log)
         self.memory.assumed.append((condition, holds))
+        if self.read_flag and self.read_flag == (flagged(condition), self.made):
+            self.made = () if holds == (condition.name == "eq") else self.made  # the flag is 0 on this way
         try:
             at = run()
         except _Again:
@@ -528,6 +535,7 @@ class Machine:
             self.flags,
             self.greater,
             self.compared,
+            (self.made, self.read_flag),
             rest,
             self.count,
             self.slack,
@@ -536,7 +544,7 @@ class Machine:
 
     def _restore(self, s: "_MachineState", changed: "dict[int, Changed]") -> None:
         self.r[:], self.q[:], self.flags, self.greater = s.r, s.q, s.flags, s.greater
-        self.compared = s.compared
+        self.compared, (self.made, self.read_flag) = s.compared, s.flag
         self.predicate, self.tail, returns, self.conditions = s.rest
         self.returns[:] = returns
         self.count, self.slack, self.cycles = s.count, s.slack, s.cycles
@@ -567,6 +575,7 @@ class Machine:
         self.flags = b.flags if a.flags is b.flags else self._merged(pick, a.flags, b.flags)
         self.greater = b.greater if a.greater is b.greater else None
         self.compared = b.compared if a.compared is b.compared else None
+        (self.made, self.read_flag) = b.flag if a.flag[0] == b.flag[0] else (None, None)
         least = min(a.count - a.slack, b.count - b.slack)
         self.count = max(a.count, b.count)
         self.slack = self.count - least
@@ -595,8 +604,9 @@ class _MachineState:
     r: list[Word]
     q: list[list[Word]]
     flags: Flags
-    greater: tuple[Word, Word] | None
+    greater: tuple[str, Word, Word] | None
     compared: tuple[Word, Word] | None
+    flag: tuple[Made, tuple[WordOp, Made] | None]
     rest: tuple[int | None, int, tuple[tuple[int, tuple[Word, ...]], ...], tuple[list[Word], int] | None]
     count: int
     slack: int

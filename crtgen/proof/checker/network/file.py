@@ -13,7 +13,7 @@ from crtgen.base.formats.tflite_code import operator_number
 from crtgen.proof.checker.network.arithmetic import Ints
 from crtgen.proof.checker.refusal import Refusal
 
-__all__ = ["ElementType", "ModelFile", "NetworkOperator", "Variable"]
+__all__ = ["REAL", "ElementType", "ModelFile", "NetworkOperator", "Variable"]
 
 _T = tflite.TensorType
 _NAMES = {v: k for k, v in vars(tflite.BuiltinOperator).items() if isinstance(v, int)}
@@ -29,12 +29,16 @@ class ElementType(NamedTuple):
         return ((v - self.low) & (1 << self.bits) - 1) + self.low
 
 
+REAL = ElementType(32, -(1 << 31), (1 << 31) - 1)
+"""Float32 is the bits of a number."""
+
 _KINDS = {
     _T.INT8: ElementType(8, -128, 127),
     _T.UINT8: ElementType(8, 0, 255),
     _T.BOOL: ElementType(8, 0, 1),
     _T.INT16: ElementType(16, -0x8000, 0x7FFF),
     _T.INT32: ElementType(32, -(1 << 31), (1 << 31) - 1),
+    _T.FLOAT32: REAL,
 }
 _ARRAYS = {
     _T.INT8: np.int8, _T.UINT8: np.uint8, _T.BOOL: np.uint8, _T.INT16: np.int16, _T.INT32: np.int32,
@@ -183,7 +187,7 @@ class ModelFile:
 
     def kind(self, tensor: int) -> ElementType:
         if self.type(tensor) not in _KINDS:
-            raise Refusal(f"tensor {tensor} is not of integers of 8, 16 or 32 bits")
+            raise Refusal(f"tensor {tensor} is not of float32, or integers of 8, 16 or 32 bits")
         return _KINDS[self.type(tensor)]
 
     def constant(self, tensor: int) -> Any:

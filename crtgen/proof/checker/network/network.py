@@ -37,6 +37,7 @@ from crtgen.proof.checker.network.moves import MOVES, Move
 from crtgen.proof.checker.network.onnx_file import OnnxFile
 from crtgen.proof.checker.network.onnx_layers import ONNX_LAYERS
 from crtgen.proof.checker.network.others import ExtremeAlongAxes, MaxPool, SoftmaxLayer
+from crtgen.proof.checker.network.real_ends import RealInput, RealOutput
 from crtgen.proof.checker.network.sums import SumLayer
 from crtgen.proof.checker.network.svdf import SvdfLayer
 from crtgen.proof.checker.network.weighted import (
@@ -93,6 +94,11 @@ _LAYERS: dict[int | str, type[Layer]] = {
     **dict.fromkeys(MOVES, Move),
 }
 _LAYERS.update(ONNX_LAYERS)  # by name
+# Operators of TensorFlow Lite with an input, or an output, of float32.
+_OF_REALS: dict[tuple[int, bool, bool], type[Layer]] = {
+    (_B.QUANTIZE, True, False): RealInput,
+    (_B.DEQUANTIZE, False, True): RealOutput,
+}
 _VARIABLES = frozenset((_B.CALL_ONCE, _B.VAR_HANDLE, _B.READ_VARIABLE, _B.ASSIGN_VARIABLE))
 
 
@@ -151,10 +157,16 @@ class Network:
 
     def _layer(self, operator: NetworkOperator) -> Layer:
         kind = _LAYERS.get(operator.code)
+        ends = any(map(self._is_real, operator.inputs)), any(map(self._is_real, operator.outputs))
+        if any(ends) and isinstance(operator.code, int):
+            kind = _OF_REALS.get((operator.code, *ends))
         if kind is None:
-            where = f"{self.path.name}, operator {operator.number}"
-            raise UnsupportedError(f"{operator.name} has no proof yet", where=where)
+            where, of = f"{self.path.name}, operator {operator.number}", " of float32" if any(ends) else ""
+            raise UnsupportedError(f"{operator.name}{of} has no proof yet", where=where)
         return kind(self, operator)
+
+    def _is_real(self, tensor: int) -> bool:
+        return tensor >= 0 and self.file.is_real(tensor)
 
     def _note_readers(self, layer: Layer) -> None:
         # Who reads the symbols of a tensor: through layers that move bytes, too.

@@ -13,8 +13,8 @@ from crtgen.proof.checker.network.layer import Layer, Value
 from crtgen.proof.checker.network.lstm import LstmLayer
 from crtgen.proof.checker.network.matrices import MatrixProducts
 from crtgen.proof.checker.network.network import Network
-from crtgen.proof.checker.network.onnx_layers import RealInput
 from crtgen.proof.checker.network.others import MaxPool, SoftmaxLayer
+from crtgen.proof.checker.network.real_ends import RealInput
 from crtgen.proof.checker.network.sums import Channel, SumLayer
 from crtgen.proof.checker.network.svdf import SvdfLayer
 from crtgen.proof.checker.refusal import Refusal

@@ -14,12 +14,12 @@ import onnx.shape_inference
 from onnx import helper, numpy_helper
 
 from crtgen.base.errors import CorruptModelError
-from crtgen.proof.checker.network.file import ElementType, Variable
+from crtgen.proof.checker.network.file import REAL, ElementType, Variable
 from crtgen.proof.checker.refusal import Refusal
 
 __all__ = ["OnnxFile", "OnnxOperator", "Scaled"]
 
-_BYTE, _REAL = ElementType(8, -128, 127), ElementType(32, -(1 << 31), (1 << 31) - 1)
+_BYTE = ElementType(8, -128, 127)
 _WHOLE = ("QLinear", "ConvInteger", "MatMulInteger", "DynamicQuantize")
 # Operators that may follow before the result is quantised.
 _FUNCTIONS = frozenset(("Relu", "Clip"))
@@ -236,7 +236,7 @@ class OnnxFile:
         return int(np.prod(self.shape(tensor), dtype=np.int64))
 
     def kind(self, tensor: int) -> ElementType:
-        return _BYTE if tensor in self._scales else _REAL
+        return _BYTE if tensor in self._scales else REAL
 
     def constant(self, tensor: int) -> None:
         """Return None: constants are not tensors in these files."""

@@ -9,19 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from crtgen.proof.checker.algebra.real import fused, number_of, word_of_real
+from crtgen.proof.checker.algebra.real import fused
 from crtgen.proof.checker.algebra.value import Symbol
 from crtgen.proof.checker.network.arithmetic import Ints
 from crtgen.proof.checker.network.elementwise import ElementLayer
 from crtgen.proof.checker.network.layer import Layer, Value
 from crtgen.proof.checker.network.onnx_file import OnnxFile, OnnxOperator, Scaled
 from crtgen.proof.checker.network.others import MaxPool
+from crtgen.proof.checker.network.real_ends import RealInput, RealOutput
 from crtgen.proof.checker.network.sums import Channel, SumLayer, Summed, bounds_of, terms_of
 from crtgen.proof.checker.refusal import Refusal
 
-__all__ = ["ONNX_LAYERS", "RealInput"]
-
-_INFINITY = 0x7F800000
+__all__ = ["ONNX_LAYERS"]
 
 
 class _Onnx(Layer):
@@ -53,53 +52,10 @@ class _Onnx(Layer):
             raise Refusal(f"attributes that are not followed: {', '.join(sorted(other))}")
 
 
-class RealInput(SumLayer, _Onnx):
-    """QuantizeLinear of an input: a function of one float32 that never falls.
+class OnnxInput(RealInput, _Onnx):
+    """QuantizeLinear of an input, which rounds halves to even."""
 
-    ``ordered`` numbers all floats from the smallest to the largest, without NaN.
-    """
-
-    places = -_INFINITY, _INFINITY
-
-    def sums(self) -> Iterator[Summed]:
-        x, y = self.operator.inputs[0], self.operator.output
-        self.scale, self.zero = self.source.scale(y), self.source.zero_point(y)
-        self.ranges = {0: (-(1 << 31), (1 << 31) - 1)}
-        self.of = {v: i for i, v in enumerate(self.network.values(x)) if isinstance(v, Symbol)}
-        for v, i in self.of.items():
-            yield i, 0, 0, {v: 1}
-
-    def ends(self, channel: Channel) -> tuple[int, int]:
-        return self.type.low, self.type.high
-
-    @staticmethod
-    def ordered(k: Ints) -> Ints:
-        """Return the bits of the float at position ``k`` of this order; 0.0 is at 0."""
-        return np.where(k >= 0, k, -(1 << 31) - k)
-
-    def function(self, channel: Channel, acc: Ints) -> Any:
-        with np.errstate(over="ignore"):
-            steps = np.rint(number_of(acc) / self.scale).astype(np.float64)
-        return np.clip(steps + self.zero, self.type.low, self.type.high).astype(np.int64)
-
-
-class RealOutput(SumLayer, _Onnx):
-    """DequantizeLinear to an output: (value - zero point) * scale, in float32."""
-
-    rises = False
-
-    def sums(self) -> Iterator[Summed]:
-        x = self.operator.inputs[0]
-        self.scale, self.zero = self.source.scale(x), self.source.zero_point(x)
-        low, high = bounds_of(self.network.values(x))
-        self.ranges = {0: (int(low.min()), int(high.max()))}
-        self.limits = self.type.low, self.type.high
-        for i, value in enumerate(self.network.values(x)):
-            base, terms = terms_of(0, [(value, 1)])
-            yield i, 0, base, terms
-
-    def function(self, channel: Channel, acc: Ints) -> Any:
-        return word_of_real((acc - self.zero).astype(np.float32) * self.scale)
+    rounded = staticmethod(np.rint)
 
 
 class _Scaled(SumLayer, _Onnx):
@@ -381,7 +337,7 @@ def axes_of(
 
 
 ONNX_LAYERS: dict[str, type[Layer]] = {
-    "QuantizeLinear": RealInput,
+    "QuantizeLinear": OnnxInput,
     "DequantizeLinear": RealOutput,
     "Conv": OnnxConvolution,
     "Gemm": OnnxDense,

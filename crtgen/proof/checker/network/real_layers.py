@@ -10,11 +10,11 @@ import numpy as np
 import tflite
 
 from crtgen.proof.checker.algebra.value import Symbol
-from crtgen.proof.checker.network.file import NetworkOperator
+from crtgen.proof.checker.network.file import REAL, NetworkOperator
 from crtgen.proof.checker.network.layer import Layer, Value
 from crtgen.proof.checker.network.means import reduced
 from crtgen.proof.checker.network.moves import MOVES, Move
-from crtgen.proof.checker.network.uncompared import REAL, Uncompared
+from crtgen.proof.checker.network.uncompared import Uncompared
 from crtgen.proof.checker.network.window import Window, windows
 from crtgen.proof.checker.refusal import Refusal
 

@@ -8,19 +8,13 @@ from pathlib import Path
 import tflite
 
 from crtgen.proof.checker.algebra.products import SymbolProducts
-from crtgen.proof.checker.network.file import ElementType, ModelFile
+from crtgen.proof.checker.network.file import ModelFile
 from crtgen.proof.checker.network.network import Network
 
-__all__ = ["REAL", "Uncompared"]
-
-REAL = ElementType(32, -(1 << 31), (1 << 31) - 1)
+__all__ = ["Uncompared"]
 
 
 class _File(ModelFile):
-    def kind(self, tensor: int) -> ElementType:
-        # Float32 is the bits of a number.
-        return REAL if self.type(tensor) == tflite.TensorType.FLOAT32 else super().kind(tensor)
-
     def zero_point(self, tensor: int) -> int:
         # Numbers of float32 are what they say.
         return 0 if self.type(tensor) == tflite.TensorType.FLOAT32 else super().zero_point(tensor)

@@ -34,14 +34,15 @@ from crtgen.proof.checker.algebra.real import number_of
 from crtgen.proof.checker.algebra.spans import where_wrong
 from crtgen.proof.checker.algebra.value import M32, LinearSum, Symbol, Word, WordOp
 from crtgen.proof.checker.algebra.words import moved_byte
+from crtgen.proof.checker.core.invalid import asked_flag, conversions_of, is_invalid
 from crtgen.proof.checker.network.choices import ChoiceLayer, ExtremePlace
 from crtgen.proof.checker.network.elementwise import ElementLayer, ExtremeLayer
 from crtgen.proof.checker.network.layer import Layer, Value
 from crtgen.proof.checker.network.lstm import LstmLayer
 from crtgen.proof.checker.network.matrices import MatrixProducts
 from crtgen.proof.checker.network.network import Network
-from crtgen.proof.checker.network.onnx_layers import RealInput
 from crtgen.proof.checker.network.others import MaxPool, SoftmaxLayer
+from crtgen.proof.checker.network.real_ends import RealInput
 from crtgen.proof.checker.network.sums import Channel, OutputForm, SumLayer, fingerprint
 from crtgen.proof.checker.network.svdf import SvdfLayer
 from crtgen.proof.checker.recognition.choices import chosen_output, place_output
@@ -355,13 +356,42 @@ class Recogniser:
 
     def _of_real(self, layer: RealInput, word: Word, found: list[LinearSum]) -> Value | None:
         # A function of one number of float32, which is compared in spans of numbers.
+        flag = asked_flag(word)
+        if flag is not None:
+            return self._of_flagged(layer, word, flag)
         symbol = next(iter(found[0].terms()))
         if symbol not in layer.of or any(leaf is not symbol.word for leaf in found):
             return None
-        name = (layer, shape_of(word, lambda _: "number", {}))
+        return layer.found(layer.of[symbol]) if self._all_reals(layer, symbol, word, layer.places) else None
+
+    def _of_flagged(self, layer: RealInput, word: Word, flag: WordOp) -> Value | None:
+        # One way if a conversion was invalid, another if none was. If the output's own number is infinite,
+        # its conversion was: so the other way has to be right for finite numbers only.
+        is_set = int(flag.name == "ne")
+        invalid, valid = (fixed(word, {}, {id(flag): taken}) for taken in (is_set, 1 - is_set))
+        symbols = {s for leaf in leaves(invalid) + leaves(valid) for s in leaf.terms()}
+        if len(symbols) != 1 or not symbols <= layer.of.keys():
+            return None
+        (symbol,) = symbols
+        least, most = layer.places
+        both = layer.ordered(np.array(layer.places)).tolist()
+        own = [c for c in conversions_of(flag) if {s for leaf in leaves(c) for s in leaf.terms()} == symbols]
+        certain = all(any(is_invalid(c, symbol, bits) for c in own) for bits in both)
+        right = certain and self._all_reals(layer, symbol, valid, (least + 1, most - 1))
+        return (
+            layer.found(layer.of[symbol])
+            if right and self._all_reals(layer, symbol, invalid, layer.places)
+            else None
+        )
+
+    def _all_reals(self, layer: RealInput, symbol: Symbol, word: Word, places: tuple[int, int]) -> bool:
+        # True if the word is the network's function of the number, from one place in their order to another.
+        if any(leaf is not symbol.word for leaf in leaves(word)):
+            return False
+        name = (layer, places, shape_of(word, lambda _: "number", {}))
         if name not in self._verdicts:
             function = partial(layer.function, 0)
-            wrong = where_wrong(word, layer.places, layer.ordered, function)
+            wrong = where_wrong(word, places, layer.ordered, function)
             zero = np.array([-(1 << 31)])  # the one that has a sign
             got = layer.type.of(np.broadcast_to(evaluate(word, lambda _: zero, {}), 1))
             self._verdicts[name] = wrong is None and bool((got == function(zero)).all())
@@ -369,7 +399,7 @@ class Recogniser:
                 bits = layer.ordered(np.array([wrong[0]]))
                 text = f"{number_of(bits)[0]} gives {wrong[1]}, the network says {function(bits)[0]}"
                 layer.because(text, [({symbol: 1}, int(bits[0]))])
-        return layer.found(layer.of[symbol]) if self._verdicts[name] else None
+        return self._verdicts[name]
 
     def _of_softmax(self, layer: SoftmaxLayer, word: Word) -> Value | None:
         output = softmax_output(layer, word, self._verdicts)

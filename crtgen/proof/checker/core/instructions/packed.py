@@ -1,5 +1,8 @@
 """The DSP extension: two halves or four bytes in a word."""
 
+from collections.abc import Iterator
+
+from crtgen.proof.checker.algebra.meaning import apply
 from crtgen.proof.checker.algebra.value import M32, Byte, Bytes, Word, WordByte, WordOp, signed8
 from crtgen.proof.checker.algebra.words import (
     add,
@@ -122,8 +125,30 @@ def two_sums(m: Machine, i: DecodedInstruction) -> Step:
 
     def step() -> None:
         u, v = raw_halves(m.r[x]), raw_halves(m.r[y])
-        m.greater = None
+        m.greater = ("halves", m.r[x], m.r[y]) if factor == 1 else None
         m.r[d] = pair(*(add(as_word(a), as_word(b), factor) for a, b in zip(u, v, strict=True)))
+
+    return step
+
+
+@family("shadd16")
+def two_means(m: Machine, i: DecodedInstruction) -> Step:
+    """Add two halfwords each, and halve the sums, rounding down."""
+    d, x, y = (register(n) for n in i.operands)
+
+    def step() -> None:
+        u, v = halves_of(m.r[x]), halves_of(m.r[y])
+        m.r[d] = pair(*(shifted("asr", add(as_word(a), as_word(b)), 1) for a, b in zip(u, v, strict=True)))
+
+    return step
+
+
+@family("ssat16", "usat16")
+def saturate_two(m: Machine, i: DecodedInstruction) -> Step:
+    d, width, x = register(i.operands[0]), number(i.operands[1]), register(i.operands[2])
+
+    def step() -> None:
+        m.r[d] = pair(*(apply(i.name[:4], width, as_word(half)) for half in halves_of(m.r[x])))
 
     return step
 
@@ -135,7 +160,7 @@ def compare_bytes(m: Machine, i: DecodedInstruction) -> Step:
 
     def step() -> None:
         u, v = m.r[x], m.r[y]
-        m.greater = u, v
+        m.greater = "bytes", u, v
         m.r[d] = word_of(
             tuple(
                 low_byte(add(byte_word(a), byte_word(b), -1))
@@ -153,11 +178,23 @@ def pick_bytes(m: Machine, i: DecodedInstruction) -> Step:
     def step() -> None:
         if m.greater is None:
             raise Refusal("GE is not followed")
-        flags = zip(bytes_of(m.greater[0]), bytes_of(m.greater[1]), strict=True)
+        kind, first, second = m.greater
+        if kind == "halves":
+            m.r[d] = pair(*_picked_halves(first, second, m.r[x], m.r[y]))
+            return
+        flags = zip(bytes_of(first), bytes_of(second), strict=True)
         both = zip(bytes_of(m.r[x]), bytes_of(m.r[y]), strict=True)
         m.r[d] = word_of(tuple(_picked(a, b, u, v) for (a, b), (u, v) in zip(flags, both, strict=True)))
 
     return step
+
+
+def _picked_halves(a: Word, b: Word, x: Word, y: Word) -> Iterator[Word]:
+    # The halves of ``x`` where the sum of a and b is not negative, else those of ``y``.
+    for p, q, u, v in zip(*(halves_of(w) for w in (a, b, x, y)), strict=True):
+        taken = apply("sum_ge", as_word(p), as_word(q), 0)
+        u, v = as_word(u), as_word(v)
+        yield select(taken, u, v) if isinstance(taken, WordOp) else u if taken else v
 
 
 def _picked(a: Byte, b: Byte, u: Byte, v: Byte) -> Byte:

@@ -3,13 +3,17 @@
 import re
 from collections.abc import Callable
 
+import numpy as np
+
 from crtgen.proof.checker.algebra.meaning import apply
+from crtgen.proof.checker.algebra.real import word_of_real
 from crtgen.proof.checker.algebra.value import M32, Word, WordOp
 from crtgen.proof.checker.algebra.words import add, select
 from crtgen.proof.checker.binary.image import DecodedInstruction
 from crtgen.proof.checker.core.instructions.lanes import put, vector
 from crtgen.proof.checker.core.instructions.registry import family
 from crtgen.proof.checker.core.instructions.transfers import aligned_base
+from crtgen.proof.checker.core.invalid import flag_word, noted, with_flag
 from crtgen.proof.checker.core.machine import PC, SP, Machine, Step
 from crtgen.proof.checker.core.operands import address, number, register
 from crtgen.proof.checker.refusal import Refusal
@@ -32,6 +36,12 @@ def _get(m: Machine, n: int) -> Word:
 
 def _set(m: Machine, n: int, word: Word) -> None:
     m.q[n >> 2] = [word if k == n & 3 else w for k, w in enumerate(m.q[n >> 2])]
+
+
+def _made(m: Machine, n: int, word: Word) -> None:
+    # The result of an operation that may be invalid.
+    _set(m, n, word)
+    m.made = noted(m.made, word)
 
 
 def _place(m: Machine, name: str) -> tuple[Callable[[], Word], Callable[[Word], None]]:
@@ -146,7 +156,7 @@ def arithmetic(m: Machine, i: DecodedInstruction) -> Step:
         raise Refusal(f"numbers of {i.kind}")
     name = {**_TWO, **_ONE}[i.name]
     d, *rest = (_single(x) for x in i.operands)
-    return lambda: _set(m, d, apply(name, *(_get(m, x) for x in rest)))
+    return lambda: _made(m, d, apply(name, *(_get(m, x) for x in rest)))
 
 
 @family("vfma:s", "vfms:s")
@@ -158,7 +168,7 @@ def fused(m: Machine, i: DecodedInstruction) -> Step:
 
     def step() -> None:
         a = _get(m, x)
-        _set(m, d, apply("f_fma", _get(m, d), apply("f_neg", a) if i.name == "vfms" else a, _get(m, y)))
+        _made(m, d, apply("f_fma", _get(m, d), apply("f_neg", a) if i.name == "vfms" else a, _get(m, y)))
 
     return step
 
@@ -168,7 +178,7 @@ def negative_product(m: Machine, i: DecodedInstruction) -> Step:
     if i.kind != "f32":
         raise Refusal(f"numbers of {i.kind}")
     d, x, y = (_single(name) for name in i.operands)
-    return lambda: _set(m, d, apply("f_neg", apply("f_mul", _get(m, x), _get(m, y))))
+    return lambda: _made(m, d, apply("f_neg", apply("f_mul", _get(m, x), _get(m, y))))
 
 
 @family("vmla:s", "vmls:s", "vnmla:s", "vnmls:s")
@@ -182,7 +192,7 @@ def chained(m: Machine, i: DecodedInstruction) -> Step:
     def step() -> None:
         product = apply("f_mul", _get(m, x), _get(m, y))
         own = apply("f_neg", _get(m, d)) if negative else _get(m, d)
-        _set(m, d, apply("f_add", own, apply("f_neg", product) if less else product))
+        _made(m, d, apply("f_add", own, apply("f_neg", product) if less else product))
 
     return step
 
@@ -198,16 +208,32 @@ _CONVERSIONS = {
     ("vcvt", "s32.f32"): "f_int",
     ("vcvtr", "s32.f32"): "f_int_even",
     ("vcvtn", "s32.f32"): "f_int_even",
+    ("vcvta", "s32.f32"): "f_int_away",
 }
 
 
-@family("vcvt:s", "vcvtr:s", "vcvtn:s")
+@family("vcvt:s", "vcvtr:s", "vcvtn:s", "vcvta:s")
 def convert(m: Machine, i: DecodedInstruction) -> Step:
+    if i.kind == "s16.f32":
+        return _to_fixed(m, i)
     name = _CONVERSIONS[i.name, i.kind]
-    if i.name == "vcvtn":
+    if i.name in ("vcvtn", "vcvta"):
         _known_to_all(m)
     d, x = (_single(operand) for operand in i.operands)
-    return lambda: _set(m, d, apply(name, _get(m, x)))
+    return lambda: _made(m, d, apply(name, _get(m, x)))
+
+
+def _to_fixed(m: Machine, i: DecodedInstruction) -> Step:
+    # VCVT.S16.F32 with bits of a fraction: the multiple of a power of two is exact, or too large anyway.
+    d, x, bits = _single(i.operands[0]), _single(i.operands[1]), number(i.operands[2])
+    factor = word_of_real(np.float32(2.0**bits))
+    if i.name != "vcvt" or d != x or not 0 < bits <= 16:
+        raise Refusal("a conversion that is not followed")
+
+    def step() -> None:
+        _made(m, d, apply("f_int_16", apply("f_mul", _get(m, x), factor)))
+
+    return step
 
 
 @family("vcmp:s", "vcmpe:s")
@@ -219,20 +245,48 @@ def compare(m: Machine, i: DecodedInstruction) -> Step:
 
     def step() -> None:
         m.compared = _get(m, x), 0 if y is None else _get(m, y)
+        if i.name == "vcmpe":  # which is invalid for NaN
+            m.made = None
 
     return step
 
 
 @family("vmrs:s")
-def flags(m: Machine, i: DecodedInstruction) -> Step:
-    """VMRS APSR_nzcv, fpscr: copy the flags of the last comparison."""
-    if i.operands != ("APSR_nzcv", "fpscr"):
+def read_status(m: Machine, i: DecodedInstruction) -> Step:
+    """VMRS APSR_nzcv, fpscr: copy the flags of the last comparison. VMRS of a core register: FPSCR, of which
+    only the flag of invalid operations is known.
+    """
+    if i.operands[0] == "APSR_nzcv":
+        return lambda: _copy_flags(m)
+    n = register(i.operands[0])
+    if n in (SP, PC):
         raise Refusal("a register that is not followed")
 
     def step() -> None:
-        if m.compared is None:
-            raise Refusal("flags of no comparison")
-        m.flags = ("real", *m.compared, 0)
+        flag = flag_word(m.made)
+        m.made = () if flag == 0 else m.made
+        m.read_flag = (flag, m.made) if isinstance(flag, WordOp) else None
+        m.r[n] = with_flag(flag)
+
+    return step
+
+
+def _copy_flags(m: Machine) -> None:
+    if m.compared is None:
+        raise Refusal("flags of no comparison")
+    m.flags = ("real", *m.compared, 0)
+
+
+@family("vmsr:s")
+def write_status(m: Machine, i: DecodedInstruction) -> Step:
+    """VMSR of what was read from FPSCR, with the flag cleared or as it was: the modes stay as they are."""
+    n = register(i.operands[1])
+
+    def step() -> None:
+        word = m.r[n]
+        if not isinstance(word, WordOp) or word.name != "fpscr":
+            raise Refusal("FPSCR with another content than it had")
+        m.made = () if word.args[0] == 0 else None
 
     return step
 
@@ -261,13 +315,22 @@ def _operand(m: Machine, name: str) -> Callable[[], list[Word]]:
     return lambda: [m.r[n]] * 4
 
 
+def _lanes(m: Machine, d: int, words: Callable[[], list[Word]]) -> Step:
+    # An operation on lanes may be invalid, too, which is not followed.
+    def step() -> None:
+        put(m, d, words())
+        m.made = None
+
+    return step
+
+
 @family(*(f"{name}:q" for name in ("vadd", "vsub", "vmul", "vmaxnm", "vminnm")))
 def lanes(m: Machine, i: DecodedInstruction) -> Step:
     if i.kind != "f32":
         raise Refusal(f"numbers of {i.kind}")
     name, d = f"{_TWO[i.name]}_fz", vector(i.operands[0])
     x, y = (_operand(m, operand) for operand in i.operands[1:])
-    return lambda: put(m, d, [apply(name, u, v) for u, v in zip(x(), y(), strict=True)])
+    return _lanes(m, d, lambda: [apply(name, u, v) for u, v in zip(x(), y(), strict=True)])
 
 
 @family("vfma:q")
@@ -276,14 +339,16 @@ def fused_lanes(m: Machine, i: DecodedInstruction) -> Step:
         raise Refusal(f"numbers of {i.kind}")
     d = vector(i.operands[0])
     x, y = (_operand(m, operand) for operand in i.operands[1:])
-    return lambda: put(m, d, [apply("f_fma_fz", c, u, v) for c, u, v in zip(m.q[d], x(), y(), strict=True)])
+    return _lanes(
+        m, d, lambda: [apply("f_fma_fz", c, u, v) for c, u, v in zip(m.q[d], x(), y(), strict=True)]
+    )
 
 
-@family("vcvt:q", "vcvtn:q")
+@family("vcvt:q", "vcvtn:q", "vcvta:q")
 def convert_lanes(m: Machine, i: DecodedInstruction) -> Step:
     """Convert lanes between floats and integers; conversions to integers flush subnormals to 0, as Helium
     does.
     """
     name = _CONVERSIONS[i.name, i.kind]
     d, x = (vector(operand) for operand in i.operands)
-    return lambda: put(m, d, [apply(name, w) for w in m.q[x]])
+    return _lanes(m, d, lambda: [apply(name, w) for w in m.q[x]])

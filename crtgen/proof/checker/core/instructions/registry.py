@@ -70,7 +70,7 @@ def _of_reals(i: DecodedInstruction) -> str:
     # Suffix of an instruction's name for float32.
     if i.name[0] != "v":
         return ""
-    if i.name == "vmrs" and i.operands[0] == "APSR_nzcv":
+    if i.name in ("vmrs", "vmsr") and "fpscr" in i.operands:
         return ":s"
     if any(_SINGLE.match(operand) for operand in i.operands):
         return ":s"

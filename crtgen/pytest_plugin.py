@@ -80,7 +80,6 @@ class Firmware:
 
     @property
     def report(self) -> "Report":
-        """Everything known about the model in this image."""
         (report,) = self.image.reports
         return report
 

@@ -75,7 +75,6 @@ class Extracted:
     _temporary: TemporaryFolder | None = field(default=None, repr=False)
 
     def build(self, *, toolchain: str | None = None, say: Say = silent) -> "Image":
-        """Build what has changed, and measure the image."""
         require_trust(self.untrusted)
         built = builder.build_project(self.directory, toolchain=toolchain, progress=say)
         size = builder.measure(built)

@@ -60,7 +60,6 @@ class Model:
 
     @property
     def outputs(self) -> tuple[Value, ...]:
-        """The outputs, described as the inputs are."""
         return tuple(self.graph.values[name] for name in self.graph.outputs)
 
     def summary(self) -> str:

@@ -60,7 +60,6 @@ class TomlTable:
         return [(name, inner) for name in outer._content if (inner := outer.section(name)) is not None]
 
     def tables(self, key: str) -> "list[TomlTable]":
-        """Return the tables of an array of tables, ``[[key]]``."""
         listed = self.get(key, _list, [])
         places = (f"{self._path}{key} {n}." for n in range(1, len(listed) + 1))
         return [

@@ -148,7 +148,6 @@ class Handler:
         api.open_project(self._folder).build(toolchain=_text(options, "toolchain"), say=_say(options))
 
     def flash(self, options: Options) -> None:
-        """Flash the connected board. A simulator needs nothing."""
         image, site = self._built(), Site(simulate=_flag(options, "simulate"))
         board = find_board(image.board)
         if board.is_host or site.is_simulated(board):

@@ -69,7 +69,6 @@ class Tuning:
         return self.compile(entries).placed("server", stack=self.stack, profile=True)
 
     def check(self, session: Session) -> None:
-        """Raise ``MismatchError`` unless all cases are right."""
         for verdict in verify_cases(session, self.cases):
             if verdict.difference is not None:
                 raise MismatchError(f"{verdict.case}: {verdict.difference}", where=verdict.model)

@@ -84,7 +84,6 @@ class Features:
         return f"Features({self.preset!r}{changes})"
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the preset's name and every setting."""
         settings = {field.name: getattr(self.settings, field.name) for field in fields(self.settings)}
         return {"preset": self.preset, "standardize": self.standardize, **settings}
 

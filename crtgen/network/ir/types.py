@@ -50,7 +50,6 @@ class DType(Enum):
 
     @property
     def is_integer(self) -> bool:
-        """True for integer types; ``bool`` is not one."""
         return self not in (DType.FLOAT32, DType.FLOAT16, DType.BOOL)
 
 

@@ -70,7 +70,6 @@ class Div(Elementwise, Clamping):
     activation: Activation = Activation.NONE
 
     def parameters(self, sig: Signature) -> DivParams:
-        """Compute the factor in float32, as TFLite Micro."""
         a, b, y = (tensor_quant(v) for v in (*sig.inputs, sig.y))
         factor = quantize_multiplier(a.scale / (b.scale * y.scale))
         clamp = self.activation.quantized_range(sig.y)

@@ -155,5 +155,4 @@ def magnitude(value: Value) -> int:
 
 
 def clamp_float(real: npt.NDArray[np.float64], activation: Activation) -> Array:
-    """Return ``real`` as float32 after the activation."""
     return np.clip(real, *activation.float_range()).astype(np.float32)

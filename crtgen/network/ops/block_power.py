@@ -114,7 +114,6 @@ def has_block(length: int) -> bool:
 
 
 def fractions(values: npt.NDArray[np.float64]) -> Whole:
-    """Return values from -1 to 1 with 30 fractional bits."""
     return np.rint(values * (1 << FRACTION)).astype(np.int64)
 
 

@@ -348,8 +348,6 @@ class _Fixed(_Transformer):
 
 
 class _Float(_Transformer):
-    """float32: numpy rounds each product and each sum."""
-
     __slots__ = ()
 
     @property

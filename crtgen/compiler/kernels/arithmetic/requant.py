@@ -142,7 +142,6 @@ class Rescale:
 
     @property
     def narrow(self) -> bool:
-        """True if every sum fits into 32 bits."""
         return int(self.low.min()) >= -_HALF_WORD and int(self.high.max()) < _HALF_WORD
 
     @property

@@ -76,7 +76,6 @@ class BaseHeadsView:
         return (*((whole,) if whole else ()), *last)
 
     def place(self, block: int) -> int:
-        """Index of the first word of a block."""
         shared = self.dense.shared_words if self.dense.ragged and block == self.dense.blocks - 1 else 0
         return block * self.dense.block.block_words + (shared if self.dense.whole_words else 0)
 

@@ -50,7 +50,6 @@ class TileInputs:
 
     @property
     def near(self) -> bool:
-        """True if all loads and stores are within an offset's reach."""
         return 3 * (self.pitch + self.pixel) <= FAR and 4 * self.position_bytes <= FAR
 
 

@@ -9,7 +9,6 @@ __all__ = ["copy", "copy_window", "fill"]
 
 @cache
 def copy() -> Routine:
-    """Write ``copy(to, from, bytes)``, which copies bytes."""
     f = Function("copy", "void *to", "const void *from", "uint32_t bytes", purpose="Copies bytes.")
     to, source, count = f.arguments
     vector = f.vector("bytes")

@@ -57,7 +57,6 @@ class ChannelSums:
 
     @property
     def ragged(self) -> bool:
-        """True if the last group has fewer than eight channels."""
         return self.channels % _CHANNELS != 0
 
     @property

@@ -101,7 +101,6 @@ class MicroRow:
 
     @property
     def ragged(self) -> bool:
-        """True if the last group has fewer than four channels."""
         return self.outputs % _CHANNELS != 0
 
     @property

@@ -43,7 +43,6 @@ class Stationary:
 
     @property
     def near(self) -> bool:
-        """True if a store can advance to the next pixel."""
         return self.outputs <= _FAR
 
 

@@ -60,7 +60,6 @@ class InOrderView:
 
 @design(ResizeLinear, types=(DType.FLOAT32,))
 def bilinear_in_order(op: ResizeLinear, sig: Signature, target: Target) -> Kernel:
-    """Sum four products, in the order of ONNX Runtime."""
     batch, channels = sig.x.shape[0], sig.x.shape[3]
     rows, columns = op.sides(sig)
     consts = (

@@ -19,7 +19,6 @@ class RunningSumView:
 
 @design(RunningSum)
 def running_sum(op: RunningSum, sig: Signature, target: Target) -> Kernel:
-    """Sum one channel after another in a register."""
     channels = sig.x.shape[3]
     view = RunningSumView(sig.x.elements // channels, channels)
     work = Work().block("channel", channels).block("added", sig.x.elements)

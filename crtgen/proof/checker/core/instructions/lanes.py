@@ -237,7 +237,6 @@ def pick_lanes(m: Machine, i: DecodedInstruction) -> Step:
 
 @family("vpush", "vpop", "vstmia", "vldmia")
 def move_block(m: Machine, i: DecodedInstruction) -> Step:
-    """Move a block of registers d0 to d15, two words each."""
     on_stack = i.name in ("vpush", "vpop")
     base = SP if on_stack else register(i.operands[0].strip("!"))
     back = on_stack or i.operands[0].endswith("!")

@@ -86,7 +86,6 @@ def long_across(m: Machine, i: DecodedInstruction) -> Step:
 
 @family("vmla", "vmlas")
 def accumulate(m: Machine, i: DecodedInstruction) -> Step:
-    """Compute Qd + Qn * r, or Qn * Qd + r."""
     if lane_bytes(i.kind) != 4:
         raise Refusal(f"{i.name} of {i.kind}")
     d, x, z = vector(i.operands[0]), vector(i.operands[1]), register(i.operands[2])

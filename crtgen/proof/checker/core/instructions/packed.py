@@ -133,7 +133,6 @@ def two_sums(m: Machine, i: DecodedInstruction) -> Step:
 
 @family("shadd16")
 def two_means(m: Machine, i: DecodedInstruction) -> Step:
-    """Add two halfwords each, and halve the sums, rounding down."""
     d, x, y = (register(n) for n in i.operands)
 
     def step() -> None:

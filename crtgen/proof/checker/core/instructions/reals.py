@@ -293,7 +293,6 @@ def write_status(m: Machine, i: DecodedInstruction) -> Step:
 
 @family("vseleq:s", "vselge:s", "vselgt:s")
 def chosen(m: Machine, i: DecodedInstruction) -> Step:
-    """Copy one of two registers, by the flags."""
     d, one, other = (_single(name) for name in i.operands)
     _known_to_all(m)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from crtgen.base.errors import UsageError
 from crtgen.proof.checker import (
+    ApplicationCall,
     Conversions,
     Error,
     Proof,
@@ -104,11 +105,17 @@ def _application(proof: Proof) -> list[str]:
     said = [f"{proof.model}_run moves inputs and outputs, and returns the status"] * found.followed
     said += [f"{proof.model}_reset leaves the states' first values"] * found.resets
     said += [f"the steps of {proof.model}_step compute the same"] * found.steps
-    said += [f"{proof.model}_push, one row after the other, computes the same"] * found.pushes
+    said += [f"{proof.model}_push computes the same, {_rows_of(found)} in a call"] if found.pushes else []
     said += ["the description of the tensors is the network's"] * found.described
     if found.conversions.followed:
         said.append(_conversions(found.conversions))
     return [f"application: {'; '.join(said)}"] if said else []
+
+
+def _rows_of(found: ApplicationCall) -> str:
+    if found.pushes == found.rows:
+        return "any number of rows"
+    return "one row" if found.pushes == 1 else f"up to {found.pushes} rows"
 
 
 def _conversions(found: Conversions) -> str:
@@ -220,7 +227,7 @@ def as_dict(proof: Proof) -> dict[str, Any]:
         "application": {
             "run_followed": proof.application.followed,
             "steps_followed": proof.application.steps,
-            "rows_followed": proof.application.pushes,
+            "rows_in_a_call": proof.application.pushes,
             "reset_followed": proof.application.resets,
             "conversions_followed": list(proof.application.conversions.followed),
             "conversions_trusted": list(proof.application.conversions.trusted),

@@ -22,6 +22,7 @@ See docs/prove.md for what a proof says, and what it does not.
 from crtgen.proof.checker.core.cycles import UNKNOWN, CoreTiming
 from crtgen.proof.checker.proof import prove
 from crtgen.proof.checker.recognition.error import Error
+from crtgen.proof.checker.surroundings.calls import ApplicationCall
 from crtgen.proof.checker.surroundings.conversions import Conversions
 from crtgen.proof.checker.surroundings.npu import TrustedCall
 from crtgen.proof.checker.surroundings.sliding import SlidingWindow
@@ -30,6 +31,7 @@ from crtgen.proof.checker.verdict import LayerProof, Proof
 
 __all__ = [
     "UNKNOWN",
+    "ApplicationCall",
     "Conversions",
     "CoreTiming",
     "Error",

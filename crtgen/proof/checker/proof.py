@@ -34,17 +34,18 @@ from pathlib import Path
 from types import MappingProxyType
 
 from crtgen.base.errors import CorruptModelError, UnsupportedError, UsageError
+from crtgen.proof.checker.algebra.value import Symbol, WordByte, unknown
 from crtgen.proof.checker.binary.decoders import agree
 from crtgen.proof.checker.binary.image import DecodedImage, read_image
 from crtgen.proof.checker.core.cycles import UNKNOWN, CoreTiming
-from crtgen.proof.checker.core.layout import only_model
+from crtgen.proof.checker.core.layout import only_model, takes_rows
 from crtgen.proof.checker.core.memory import Content
 from crtgen.proof.checker.network.network import Network
 from crtgen.proof.checker.network.reading import read_network
 from crtgen.proof.checker.refusal import Refusal
-from crtgen.proof.checker.rows import PushedRun, takes_rows
+from crtgen.proof.checker.rows import PushedRun, RowsRun
 from crtgen.proof.checker.run import InlinedRun, ProofRun, SteppedRun
-from crtgen.proof.checker.surroundings.calls import ApplicationCall, application_call
+from crtgen.proof.checker.surroundings.calls import ApplicationCall, after_reset, application_call
 from crtgen.proof.checker.surroundings.interrupts import Interrupts, interrupts_of
 from crtgen.proof.checker.surroundings.places import InlinedNetwork, places
 from crtgen.proof.checker.surroundings.reset import Needs, Reset, start_up
@@ -91,11 +92,12 @@ def prove(
         if network.states and proof.is_computed:
             runs.append(kind(image, _network(model, later=True), name, timing, run.variables()))
             proof = runs[1].proof(start).joined(proof)
-        steps: list[ProofRun] = []
-        if proof.is_computed and kind is ProofRun and f"{name}_step" in image.symbols:
-            steps = [SteppedRun(image, _network(model, bool(r.before)), name, timing, r.before) for r in runs]
-        if proof.is_computed and takes_rows(image, network, name):
-            steps = [PushedRun(image, _network(model), name, timing)]
+        others = _others(image, name, kind) if proof.is_computed else []
+        steps = [
+            other(image, _network(model, bool(r.before)), name, timing, r.before)
+            for other in others
+            for r in runs
+        ]
         return _from_reset(proof, runs, steps)
 
 
@@ -103,7 +105,10 @@ def _kind(image: DecodedImage, network: Network, name: str) -> type[ProofRun]:
     # The run by the function that an image has. If nothing calls the network, and nothing tells where its
     # inputs are, a compiler has put a copy of it into the function that an application calls.
     if f"{name}_compute" not in image.symbols:
-        return SteppedRun if f"{name}_step" in image.symbols else InlinedRun
+        has = {which for which in ("step", "run") if f"{name}_{which}" in image.symbols}
+        if takes_rows(image, name) and "step" not in has:
+            return RowsRun if "run" in has else PushedRun
+        return SteppedRun if "step" in has else InlinedRun
     try:
         places(image, network, name, "input")
     except InlinedNetwork:
@@ -111,6 +116,19 @@ def _kind(image: DecodedImage, network: Network, name: str) -> type[ProofRun]:
     except Refusal:
         return ProofRun  # which is stopped by it
     return ProofRun
+
+
+def _others(image: DecodedImage, name: str, kind: type[ProofRun]) -> list[type[ProofRun]]:
+    # The runs by other functions that applications call, besides the run of one kind.
+    others = list[type[ProofRun]]()
+    if kind is ProofRun and f"{name}_step" in image.symbols:
+        others.append(SteppedRun)
+    if takes_rows(image, name):
+        # Without these an application does not get what a push computes: it is part of <model>_run then.
+        tells = any(f"{name}_output_{what}" in image.symbols for what in ("places", "tensors"))
+        others += [PushedRun] if tells and kind is not PushedRun else []
+        others += [RowsRun] if kind is ProofRun and f"{name}_run" in image.symbols else []
+    return others
 
 
 def _from_reset(proof: Proof, runs: "Sequence[ProofRun]", steps: "Sequence[ProofRun]" = ()) -> Proof:
@@ -138,24 +156,37 @@ def _from_reset(proof: Proof, runs: "Sequence[ProofRun]", steps: "Sequence[Proof
         reset, started = Reset(stopped=str(refusal)), set()
     application = proof.application
     if proof.is_computed:
-        inlined = isinstance(runs[0], InlinedRun)
-        application = application_call(image, proof.network, proof.model, runs[-1].afterwards(), inlined)
-        application = _with_steps(application, in_steps, any(isinstance(r, PushedRun) for r in steps))
+        application = application_call(
+            image, proof.network, proof.model, runs[-1].afterwards(), runs[0].function
+        )
+        application = _with_steps(application, [*zip(steps, in_steps, strict=True)], runs)
     code |= interrupts.code | application.code
     try:
         asked = agree(image, code | started)
     except Refusal as refusal:
         return replace(proof, stopped=str(refusal), outputs_proven=0)
+    premises = dict.fromkeys((*proof.premises, *(p for other in in_steps for p in other.premises[1:])))
+    proof = replace(proof, premises=tuple(premises))
     proof = replace(proof, reset=reset, interrupts=interrupts, application=application)
     return replace(proof, certificate={**proof.certificate, **checker_tools(), **asked})
 
 
-def _with_steps(application: ApplicationCall, steps: Sequence[Proof], rows: bool) -> ApplicationCall:
-    wrong = [p.stopped or p.first_reason for p in steps if not p.is_computed]
-    if wrong and not application.wrong:
-        return replace(application, wrong=f"{steps[0].model}_{'push' if rows else 'step'}: {wrong[0]}")
-    right = bool(steps) and not wrong
-    return replace(application, steps=right and not rows, pushes=right and rows)
+def _with_steps(
+    application: ApplicationCall, steps: Sequence[tuple[ProofRun, Proof]], runs: Sequence[ProofRun]
+) -> ApplicationCall:
+    for run, proof in steps:
+        if not proof.is_computed and not application.wrong:
+            said = f"{proof.model}_{run.function}: {proof.stopped or proof.first_reason}"
+            return replace(application, wrong=said)
+    found = [*runs, *(run for run, _ in steps)]
+    pushed = [run for run in found if isinstance(run, PushedRun)]
+    return replace(
+        application,
+        followed=application.followed or any(isinstance(run, RowsRun) for run in found),
+        steps=any(isinstance(run, SteppedRun) for run, _ in steps),
+        pushes=min((run.most for run in pushed), default=0),
+        rows=pushed[0].rows if pushed else 0,
+    )
 
 
 @contextmanager
@@ -186,11 +217,54 @@ def _sliding(image: DecodedImage, model: Path, name: str, timing: CoreTiming, wi
             before = this.variables()
             state = network, kept(image.span(f"{name}_state"), this.machine.memory.byte)
             if is_full and last is not None and repeats(last, state):
-                return _from_reset(found, runs)
+                return _with_silence(_from_reset(found, runs), runs, model, window)
             if run > window.runs(network.file.shape(network.file.inputs[0])[window.axis]) + _MOST_MORE:
                 return replace(found, stopped="the image does not keep the same of each window")
             last = state if is_full else None
     raise AssertionError  # there is no last window
+
+
+def _with_silence(proof: Proof, runs: Sequence[ProofRun], model: Path, window: SlidingWindow) -> Proof:
+    # With ``<model>_reset``, if the image has it: whatever runs left, it leads to variables from which a run
+    # on the first window is right, and leaves what the first run after a start left.
+    first, application = runs[0], proof.application
+    image, name = first.image, first.name
+    if f"{name}_reset" not in image.symbols or application.wrong:
+        return proof
+    state = image.span(f"{name}_state")
+    try:
+        machine = after_reset(image, name, _left_by_any(runs, state))
+        reset = {i: machine.memory.words[i] for i in first.variables()}
+        network, _ = next(windows(model, window))
+        again = ProofRun(image, network, name, first.machine.timing, reset)
+        if not again.proof(0.0).is_computed or not _is_left_alike(first, again, state):
+            raise Refusal(f"{name}_reset does not lead to the first window")
+    except Refusal as refusal:
+        return replace(proof, application=replace(application, wrong=str(refusal)))
+    code = application.code | machine.code
+    return replace(proof, application=replace(application, resets=True, code=code))
+
+
+def _left_by_any(runs: Sequence[ProofRun], state: tuple[int, int]) -> dict[int, Content]:
+    # The variables that a reset may find: a byte of the state is 0 if no run leaves another, else unknown.
+    found = runs[-1].variables()
+    for i in [i for i in found if state[0] <= 4 * i < state[1]]:
+        bytes_left = [[run.machine.memory.byte(4 * i + k) for run in runs] for k in range(4)]
+        found[i] = [0 if all(b == 0 for b in left) else WordByte(unknown(), 0) for left in bytes_left]
+    return found
+
+
+def _is_left_alike(one: ProofRun, other: ProofRun, state: tuple[int, int]) -> bool:
+    # True if two runs on the first window leave the same elements and numbers, each with symbols of its own.
+    left = [kept(state, run.machine.memory.byte) for run in (one, other)]
+    for (v, i), (w, k) in zip(*left, strict=True):
+        both = isinstance(v, Symbol) and isinstance(w, Symbol)
+        if v is None or i != k or ((v.tensor, v.index) != (w.tensor, w.index) if both else v != w):
+            return False
+    rest = [
+        {i: w for i, w in run.variables().items() if not state[0] <= 4 * i < state[1]} for run in (one, other)
+    ]
+    return rest[0] == rest[1]
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from crtgen.proof.checker.algebra.value import M32, LinearSum, Word, unknown
 from crtgen.proof.checker.binary.image import DecodedImage
 from crtgen.proof.checker.core.cycles import CoreTiming
-from crtgen.proof.checker.core.layout import STACK_TOP, allow, variables
+from crtgen.proof.checker.core.layout import STACK_TOP, allow, kept_variables
 from crtgen.proof.checker.core.machine import Machine
 from crtgen.proof.checker.core.memory import Content
 from crtgen.proof.checker.network.layer import Layer, Value
@@ -50,6 +50,8 @@ class ProofRun:
 
     Variables of a network without states may hold anything before each of its runs.
     """
+
+    function = "compute"
 
     def __init__(
         self,
@@ -134,9 +136,10 @@ class ProofRun:
         if self._status() != 0:
             raise Refusal("the function does not return 0, by which it says that it ran")
 
-    def _from_anything(self, function: str, *arguments: Word) -> None:
+    def _from_anything(self, function: str, *arguments: Word, machine: Machine | None = None) -> None:
         # One of several calls, with unknown registers and flags.
-        machine, lowest = self.machine, self.machine.lowest
+        machine = machine or self.machine
+        lowest = machine.lowest
         machine.r[:13] = [*arguments, *(unknown() for _ in range(13 - len(arguments)))]
         machine.forget_flags()
         for q in machine.q:
@@ -201,7 +204,7 @@ class ProofRun:
     def kept(self) -> list[tuple[int, int]]:
         # First address and end of each variable of a network that keeps something.
         keeps = self.network.states or self.network.slides
-        return variables(self.image, self.name) if keeps else []
+        return kept_variables(self.image, self.name) if keeps else []
 
     def _kept_words(self) -> list[int]:
         return [i for first, end in self.kept() for i in range(first >> 2, end + 3 >> 2)]
@@ -305,7 +308,7 @@ class ProofRun:
         copied = sum(len(s.data) for s in image.segments if s.data and s.load != s.address)
         memory = f", and the {copied:,} bytes that are copied to RAM" if copied else ""
         yield f"code and constants are in memory as the file has them{memory}"
-        if self.network.states or self.network.slides:
+        if self.kept():
             yield "the network's variables hold 0 at the first call, and later what the last one left"
         yield "unaligned accesses are no faults"
         yield "while it runs, nothing else writes its arena, its variables, or its part of the stack"
@@ -323,9 +326,11 @@ class InlinedRun(ProofRun):
     outputs.
     """
 
+    function = "run"
+
     def _places(self, which: str) -> list[int]:
         if not self._found_places:
-            self._found_places = outer_places(self.network.file, self.machine)
+            self._found_places = outer_places(self.network, self.machine)
         return self._found_places[which]
 
     def _call(self) -> None:
@@ -340,6 +345,8 @@ class SteppedRun(ProofRun):
 
     Between the calls the application may change everything except the arena and the variables.
     """
+
+    function = "step"
 
     def _call(self) -> None:
         for step in count():

@@ -25,9 +25,9 @@ pytestmark = pytest.mark.qemu
 
 DIGITS = ROOT / "demo" / "digits.tflite"
 
-_MAIN = """
+START = """
 #include <stdint.h>
-#include <elements.h>
+#include <MODEL.h>
 extern uint32_t _estack, _sdata, _edata, _sidata, _sbss, _ebss;
 int main(void);
 void Reset_Handler(void)
@@ -41,6 +41,10 @@ __attribute__((section(".isr_vector"), used))
 static const void *const table[16] = {&_estack, (const void *)Reset_Handler};
 volatile int8_t sensor[32];
 volatile int8_t decision;
+"""
+_MAIN = (
+    START.replace("MODEL", "elements")
+    + """
 int main(void)
 {
     for (;;) {
@@ -52,6 +56,7 @@ int main(void)
     }
 }
 """
+)
 _RUN = "if (elements_run(&inputs, &outputs) == 0) decision = y[3];"
 _STEPS = """
         for (int i = 0; i < 32; i++) elements_input_places.x[i] = inputs.x[i];

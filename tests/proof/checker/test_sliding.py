@@ -14,12 +14,12 @@ from crtgen.boards import find_board
 from crtgen.cli.app import app
 from crtgen.network.passes import Sliding
 from crtgen.proof.certificate import prove_built
-from crtgen.proof.checker import SlidingWindow, prove
+from crtgen.proof.checker import Proof, SlidingWindow, prove
 from crtgen.proof.checker.network.layer import Value
 from crtgen.proof.checker.surroundings.sliding import repeats, windows
 from crtgen.proof.printed import lines_of
 from tests.proof.checker.changed import built_with
-from tests.support import model_path, require_tool
+from tests.support import model_path, nightly, require_tool
 from tests.tflite_builder import Model, Operator, Options, Tensor
 
 pytestmark = pytest.mark.qemu
@@ -76,11 +76,60 @@ def test_every_run(image: Proven) -> None:
     assert proof.is_proven, lines_of(proof)
     assert (proof.outputs, proof.runs) == (2, 8)
     assert [(layer.needed, layer.missing) for layer in proof.layers] == [(28, 0), (24, 0), (2, 0)]
-    *_, runs, verdict = lines_of(proof)
+    *_, runs, application, verdict = lines_of(proof)
+    assert application.startswith("application: spotter_reset leaves the states' first values")
     assert runs == "runs: 8 after a start, of which the last is any later one"
     assert (
         verdict == "spotter: checked, 2 of 2 outputs; each is the network's on every window of every signal"
     )
+
+
+def server(folder: Path, *changes: tuple[str, str], file: str = "spotter.c") -> Proof:
+    """A server image, which has all that applications call, checked."""
+    require_tool("arm-none-eabi-gcc")
+    model = folder / "spotter.tflite"
+    model.write_bytes(spotter())
+    generated = api.load(model).compile(M4, sliding=Sliding(1, 1)).generate("server")
+    made = built_with(generated, f"model/{file}", *changes)
+    return prove(made.path, model, window=SlidingWindow(1, 1))
+
+
+def test_what_applications_call(tmp_path: Path) -> None:
+    proof = server(tmp_path)
+    found = proof.application
+    assert (proof.is_computed, found.wrong) == (True, "")
+    assert (found.followed, found.resets, found.described) == (True, True, True)
+
+
+_BEGUN = "    spotter_begun = true;\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "reason"),
+    [
+        (
+            "spotter.c",
+            _BEGUN,
+            f"    if (spotter_begun) {{ spotter_state[0] = 7; }}\n{_BEGUN}",
+            "spotter_reset does not lead to the first window",
+        ),
+        nightly(
+            "spotter.c",
+            "CRT_RUN_STARTS_ANEW(spotter_follows);",
+            "if (spotter_begun && spotter_state[0] == 9) return;",
+            "",
+        ),
+        ("spotter.c", "inputs->x, 2);", "inputs->x, 1);", "byte 1 of input 0 is not what the network gets"),
+        nightly("spotter.c", "SPOTTER_AT_Y, 2);", "SPOTTER_AT_Y, 1);", "is not what an application gets"),
+        nightly("spotter_registry.c", "{1, 1, 1, 2}", "{1, 1, 2, 1}", "the description of input 0 says"),
+    ],
+)
+def test_what_applications_call_wrongly(file: str, old: str, new: str, reason: str, tmp_path: Path) -> None:
+    proof = server(tmp_path, (old, new), file=file)
+    assert proof.is_computed, proof.stopped
+    assert reason in proof.application.wrong
+    assert proof.application.wrong
+    assert not proof.holds_from_call
 
 
 def test_windows_of_another_step(image: Proven) -> None:

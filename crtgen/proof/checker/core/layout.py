@@ -9,7 +9,7 @@ from crtgen.proof.checker.binary.image import DecodedImage
 from crtgen.proof.checker.core.machine import Machine
 from crtgen.proof.checker.refusal import Refusal
 
-__all__ = ["STACK_TOP", "allow", "allow_stack", "only_model", "variables"]
+__all__ = ["STACK_TOP", "allow", "allow_stack", "kept_variables", "only_model", "takes_rows", "variables"]
 
 
 _STACK_OF_AN_APPLICATION = 1 << 16
@@ -22,7 +22,7 @@ def only_model(image: DecodedImage, stem: str = "") -> str:
     calls = [n for n in image.symbols if n.endswith("_compute")] or [
         n
         for n in image.symbols
-        if n.endswith(("_step", "_run")) and f"{n[: n.rindex('_')]}_arena" in image.symbols
+        if n.endswith(("_step", "_run", "_push")) and f"{n[: n.rindex('_')]}_arena" in image.symbols
     ]
     names = sorted({n[: n.rindex("_")] for n in calls})
     own = [n for n in names if n.lower() == re.sub("[^0-9A-Za-z]+", "_", stem).lower()]
@@ -45,6 +45,18 @@ def variables(image: DecodedImage, name: str) -> list[tuple[int, int]]:
     segments = [(a, a + len(data)) for a, data in image.constant]
     spans = [image.span(n) for n in own]
     return sorted({s for s in spans if not any(low <= s[0] < high for low, high in segments)})
+
+
+def kept_variables(image: DecodedImage, name: str) -> list[tuple[int, int]]:
+    """Return the variables that a run leaves for the next one; the array of a whole image is an input."""
+    whole = image.span(f"{name}_image") if f"{name}_image" in image.symbols else (0, 0)
+    return [span for span in variables(image, name) if span != whole]
+
+
+def takes_rows(image: DecodedImage, name: str) -> bool:
+    """Return True for an image whose ``<model>_push`` takes rows, not samples as a pipeline's does."""
+    symbols = image.symbols
+    return f"{name}_push" in symbols and (f"{name}_restart" in symbols or f"{name}_taken" in symbols)
 
 
 def allow(machine: Machine, name: str) -> None:

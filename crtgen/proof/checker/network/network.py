@@ -106,12 +106,14 @@ class Network:
     """The layers of a file in order. A layer is prepared when the first byte of its inputs is looked at.
 
     Variables hold their first values or, if ``later``, anything. For windows over a signal, ``window`` has
-    all values of the current window, ``new`` those that this run receives, and ``before`` is the network on
-    the previous window.
+    all values of the current window, ``new`` those that this run receives, in this shape, and
+    ``before`` is the network on the previous window.
     """
 
     uncompared = ""
     """Reason why outputs are not compared with the file, if they are not."""
+    given_shape: tuple[int, ...] = ()
+    """Shape of what a run receives of a window, if it is not the whole input."""
 
     def __init__(
         self,
@@ -120,7 +122,9 @@ class Network:
         window: Sequence[Value] = (),
         new: Sequence[Value] = (),
         before: "Network | None" = None,
+        given_shape: tuple[int, ...] = (),
     ) -> None:
+        self.given_shape = given_shape
         self.slides, self.products = bool(new), SymbolProducts()
         self.functions: dict[Hashable, Symbol] = {}
         self._earlier = before.functions if before else {}

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from crtgen.proof.checker.algebra.value import STACK_TOP
 from crtgen.proof.checker.binary.image import DecodedImage
-from crtgen.proof.checker.core.layout import allow
+from crtgen.proof.checker.core.layout import allow, takes_rows
 from crtgen.proof.checker.core.machine import Machine
 from crtgen.proof.checker.core.memory import Content
 from crtgen.proof.checker.network.network import Network
@@ -29,15 +29,15 @@ from crtgen.proof.checker.surroundings.conversions import Conversions, follow_co
 from crtgen.proof.checker.surroundings.description import compare_description
 from crtgen.proof.checker.surroundings.places import BOTH, SymbolicCall, places
 
-__all__ = ["Afterwards", "ApplicationCall", "application_call"]
+__all__ = ["Afterwards", "ApplicationCall", "after_reset", "application_call"]
 
 _MOST_INSTRUCTIONS = 50_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class ApplicationCall:
-    """Result: which of ``_run``, ``_reset``, ``_step``, ``_push`` and a description the image has; all of
-    them were followed.
+    """Result: which of ``_run``, ``_reset``, ``_step`` and a description the image has; all of them were
+    followed. ``pushes`` are the most of an image's ``rows`` in a call of ``_push`` that was followed.
 
     ``wrong`` is what is wrong with one of them, ``code`` the addresses of the function's instructions.
     """
@@ -45,7 +45,8 @@ class ApplicationCall:
     followed: bool = False
     resets: bool = False
     steps: bool = False
-    pushes: bool = False
+    pushes: int = 0
+    rows: int = 0
     described: bool = False
     wrong: str = ""
     code: frozenset[int] = frozenset()
@@ -66,23 +67,24 @@ class Afterwards:
 
 
 def application_call(
-    image: DecodedImage, network: Network, name: str, after: Afterwards, inlined: bool = False
+    image: DecodedImage, network: Network, name: str, after: Afterwards, function: str = "compute"
 ) -> ApplicationCall:
     """Follow ``<model>_run`` and ``<model>_reset`` if an image has them, and compare the description of its
-    tensors. ``after`` is the memory that any run but the first finds.
+    tensors. ``after`` is the memory that any run but the first finds, ``function`` the one by which the
+    network was followed.
     """
     described = resets = False
     code = frozenset[int]()
-    plain = not network.slides and f"{name}_image" not in image.symbols
-    followed = inlined  # then the network was followed in the function
+    rows = takes_rows(image, name)  # then _run calls _push instead
+    computes, followed = function == "compute", function == "run"
     try:
-        described = plain and not inlined and compare_description(image, network, name, after.keeps_inputs)
-        if plain and not inlined and f"{name}_run" in image.symbols:
+        described = computes and compare_description(image, network, name, after.keeps_inputs)
+        if computes and not rows and f"{name}_run" in image.symbols:
             application = _Application(image, network, name)
             application.follow()
             followed = bool(application.calls)
             code |= application.machine.code if followed else set()
-        if plain and network.states and f"{name}_reset" in image.symbols:
+        if network.states and f"{name}_reset" in image.symbols:
             code |= _followed_reset(image, name, after)
             resets = True
         conversions = follow_conversions(image, network, name)
@@ -93,12 +95,18 @@ def application_call(
     )
 
 
-def _followed_reset(image: DecodedImage, name: str, after: Afterwards) -> frozenset[int]:
-    # The function's instructions. Raises ``Refusal`` if it leaves anything but the states' first values.
+def after_reset(image: DecodedImage, name: str, kept: Mapping[int, Content]) -> Machine:
+    """Return a core that has run ``<model>_reset``, which found variables with these words."""
     machine = Machine(image, _MOST_INSTRUCTIONS)
     allow(machine, name)
-    machine.memory.words |= after.kept
+    machine.memory.words |= kept
     machine.run(image.symbols[f"{name}_reset"], STACK_TOP)
+    return machine
+
+
+def _followed_reset(image: DecodedImage, name: str, after: Afterwards) -> frozenset[int]:
+    # The function's instructions. Raises ``Refusal`` if it leaves anything but the states' first values.
+    machine = after_reset(image, name, after.kept)
     for at, value in after.states.items():
         if machine.memory.byte(at) != value:
             raise Refusal(f"{name}_reset leaves another state than the network's first, at {at:#x}")

@@ -34,7 +34,7 @@ from crtgen.proof.checker.algebra.real import number_of, word_of_real
 from crtgen.proof.checker.algebra.spans import value_of_nan, where_wrong
 from crtgen.proof.checker.algebra.value import STACK_TOP, LinearSum, Symbol, Word, WordOp
 from crtgen.proof.checker.binary.image import DecodedImage
-from crtgen.proof.checker.core.layout import allow_stack
+from crtgen.proof.checker.core.layout import allow_stack, takes_rows
 from crtgen.proof.checker.core.machine import Machine
 from crtgen.proof.checker.core.software_floats import replace_software_floats, tried
 from crtgen.proof.checker.network.arithmetic import Ints
@@ -42,7 +42,7 @@ from crtgen.proof.checker.network.file import ModelFile
 from crtgen.proof.checker.network.network import Network
 from crtgen.proof.checker.refusal import Refusal
 from crtgen.proof.checker.surroundings.description import is_name_of
-from crtgen.proof.checker.surroundings.places import tensors_of
+from crtgen.proof.checker.surroundings.places import size_of, tensors_of
 
 __all__ = ["Conversions", "follow_conversions"]
 
@@ -74,7 +74,7 @@ def follow_conversions(image: DecodedImage, network: Network, name: str) -> Conv
             before = f"{name}_{kind.verb}_"
             if symbol.startswith(before) and not symbol[len(before) :].isdigit():  # a layer's kernel
                 tensor = _tensor_of(network.file, symbol.removeprefix(before), kind.which)
-                count = _elements(image, network.file, name, tensor)
+                count = _elements(image, network, name, kind.which, tensor)
                 runs.append(kind(image, network.file, symbol, tensor, count))
     for run in runs:
         run.follow()
@@ -97,10 +97,10 @@ def _tensor_of(file: ModelFile, name: str, which: str) -> int:
     return found[0]
 
 
-def _elements(image: DecodedImage, file: ModelFile, name: str, tensor: int) -> int:
-    # Those of a call: all, or one row of an input that arrives by rows.
-    fed = f"{name}_push" in image.symbols and tensor in file.inputs
-    return file.size(tensor) // (file.shape(tensor)[1] if fed else 1)
+def _elements(image: DecodedImage, network: Network, name: str, which: str, tensor: int) -> int:
+    # Those of a call: all, what is new of a window, or one row of an input that arrives by rows.
+    fed = takes_rows(image, name) and which == "input"
+    return size_of(network, which, tensor) // (network.file.shape(tensor)[1] if fed else 1)
 
 
 class _Conversion:

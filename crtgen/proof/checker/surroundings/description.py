@@ -14,10 +14,9 @@ import re
 from collections.abc import Sequence
 
 from crtgen.proof.checker.binary.image import DecodedImage, image_bytes
-from crtgen.proof.checker.network.file import ModelFile
 from crtgen.proof.checker.network.network import Network
 from crtgen.proof.checker.refusal import Refusal
-from crtgen.proof.checker.surroundings.places import BOTH, places
+from crtgen.proof.checker.surroundings.places import BOTH, places, size_of
 
 __all__ = ["compare_description", "is_name_of"]
 
@@ -43,7 +42,7 @@ def compare_description(image: DecodedImage, network: Network, name: str, keeps_
         )
         if end - first == _TENSOR * len(tensors):
             for k, tensor in enumerate(tensors):
-                _compare_tensor(_words(image, first + _TENSOR * k, _TENSOR), image, file, which, k, tensor)
+                _compare_tensor(_words(image, first + _TENSOR * k, _TENSOR), image, network, which, k, tensor)
         else:
             described = False
         pointers = f"{name}_{which}_places"
@@ -60,15 +59,17 @@ def _words(image: DecodedImage, at: int, size: int) -> list[int]:
 
 
 def _compare_tensor(
-    words: Sequence[int], image: DecodedImage, file: ModelFile, which: str, k: int, tensor: int
+    words: Sequence[int], image: DecodedImage, network: Network, which: str, k: int, tensor: int
 ) -> None:
+    file = network.file
     text, _, at, size, dimensions, kind = words
     shape = image_bytes(image, at, 8 * dimensions) if dimensions < _MOST_DIMENSIONS else b""
     numbers = tuple(int.from_bytes(shape[i : i + 8], "little") for i in range(0, len(shape), 8))
     own = file.kind(tensor)
     code = _FLOAT if file.is_real(tensor) else _UINT if own.low == 0 else _INT
     said = size, numbers, kind & 0xFF, kind >> 8 & 0xFF, kind >> 16
-    wanted = file.size(tensor) * own.bits // 8, tuple(file.shape(tensor)), code, own.bits, 1
+    given = (which == "input" and network.given_shape) or tuple(file.shape(tensor))
+    wanted = size_of(network, which, tensor) * own.bits // 8, given, code, own.bits, 1
     if said != wanted:
         raise Refusal(f"the description of {which} {k} says {said}, the network {wanted}")
     name, real = _text(image, text), file.name(tensor)
@@ -115,7 +116,7 @@ def _compare_model(image: DecodedImage, network: Network, name: str, keeps_input
     words = _words(image, symbols[f"{name}_model"], _MODEL)
     text, run, reset, inputs, outputs, counts, flags, arena, size, recorder, drift = words
     said, (first, end) = _text(image, text), image.arena(name)
-    resets = symbols.get(f"{name}_reset", 0) | 1 if network.states else 0
+    resets = symbols.get(f"{name}_reset", 0) | 1 if network.states or network.slides else 0
     tensors = [symbols[f"{name}_{which}_tensors"] for which in BOTH]
     for is_right, what in (
         (_letters(said) == _letters(name), f"has the name {said!r}"),

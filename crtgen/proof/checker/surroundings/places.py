@@ -21,7 +21,16 @@ from crtgen.proof.checker.network.network import Network
 from crtgen.proof.checker.refusal import Refusal
 from crtgen.proof.checker.surroundings.npu import DRIVER
 
-__all__ = ["BOTH", "InlinedNetwork", "SymbolicCall", "outer_places", "pass_structs", "places"]
+__all__ = [
+    "BOTH",
+    "InlinedNetwork",
+    "SymbolicCall",
+    "outer_places",
+    "pass_structs",
+    "places",
+    "size_of",
+    "tensors_of",
+]
 
 BOTH = ("input", "output")
 # An application's structs and buffers: addresses that no image uses.
@@ -46,7 +55,7 @@ def places(image: DecodedImage, network: Network, name: str, which: str) -> list
     memories = list(image.arenas(name).values())
     memories += [image.span(f"{name}_image")] if which == "input" and f"{name}_image" in image.symbols else []
     described = [s for s in (f"{name}_{which}_tensors", f"{name}_{which}_places") if s in image.symbols]
-    if not described and f"{name}_run" in image.symbols:
+    if not described and {f"{name}_run", f"{name}_compute"} <= image.symbols.keys():
         return _by_run(image, network, name)[which]
     for symbol in described[:1]:
         first, end = image.span(symbol)
@@ -62,15 +71,20 @@ def tensors_of(file: ModelFile, which: str) -> list[int]:
     return file.inputs if which == "input" else file.outputs
 
 
-def outer_places(file: ModelFile, machine: Machine) -> dict[str, list[int]]:
+def size_of(network: Network, which: str, tensor: int) -> int:
+    """Return the elements of an input, as a run gets it, or of an output."""
+    return len(network.fed[tensor]) if which == "input" else network.file.size(tensor)
+
+
+def outer_places(network: Network, machine: Machine) -> dict[str, list[int]]:
     """Return addresses for an application's inputs and outputs, where the machine may write from now on."""
     outer, buffer = dict[str, list[int]](), _BUFFERS
     machine.memory.allow(_STRUCTS, _STRUCTS + 0x1000)
     for which in BOTH:
         outer[which] = []
-        for tensor in tensors_of(file, which):
-            alignment = file.kind(tensor).bits // 8
-            size = file.size(tensor) * alignment
+        for tensor in tensors_of(network.file, which):
+            alignment = network.file.kind(tensor).bits // 8
+            size = size_of(network, which, tensor) * alignment
             at = buffer + alignment  # no more aligned than its elements are
             machine.memory.allow(at, at + size)
             outer[which].append(at)
@@ -94,10 +108,13 @@ class SymbolicCall:
         self.status = Symbol(-2, 1 << 40, -(1 << 31), (1 << 31) - 1, 32)
         self.calls = 0
         allow(self.machine, name)
-        self.outer = outer_places(file, self.machine)
+        self.outer = outer_places(network, self.machine)
         self.symbols = {
             which: [
-                [Symbol(-2 - k, i, -128, 127) for i in range(file.size(t) * file.kind(t).bits // 8)]
+                [
+                    Symbol(-2 - k, i, -128, 127)
+                    for i in range(size_of(network, which, t) * file.kind(t).bits // 8)
+                ]
                 for k, t in enumerate(tensors_of(file, which))
             ]
             for which in BOTH

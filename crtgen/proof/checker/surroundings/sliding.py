@@ -60,7 +60,7 @@ def windows(path: Path, window: SlidingWindow) -> Iterator[tuple[Network, bool]]
         part = _objects(new).reshape(added)
         whole = np.concatenate([np.delete(whole, range(step), axis), part], axis)
         run += 1
-        network = Network(path, window=whole.ravel().tolist(), new=new, before=before)
+        network = Network(path, window=whole.ravel().tolist(), new=new, before=before, given_shape=added)
         yield network, run >= window.runs(shape[axis])
         before = network
 

@@ -13,7 +13,7 @@ from crtgen.network.ops.attrs import require
 from crtgen.network.ops.binary import Add
 from crtgen.network.ops.conv import Conv2d, DepthwiseConv2d
 from crtgen.network.ops.pool import AveragePool2d, MaxPool2d
-from crtgen.network.ops.resize import ResizeNearest
+from crtgen.network.ops.resize import ResizeBilinear, ResizeBytes, ResizeNearest
 from crtgen.network.ops.shape import Concat
 
 __all__ = ["Chain", "Joined", "Stage", "SumBeside", "Windowed", "loop_kernels", "stream_kernels"]
@@ -74,7 +74,8 @@ class Joined(Op):
         return Concat(3).reference(sig, arrays[::-1] if self.turned else arrays)
 
 
-Stage: TypeAlias = Windowed | Add | SumBeside | Joined | ResizeNearest
+Resize: TypeAlias = ResizeNearest | ResizeBilinear | ResizeBytes
+Stage: TypeAlias = Windowed | Add | SumBeside | Joined | Resize
 
 
 def _others(stage: Stage) -> int:

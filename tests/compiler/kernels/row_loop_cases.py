@@ -15,10 +15,12 @@ from crtgen.network.ops import (
     DepthwiseConv2d,
     MaxPool2d,
     Padding,
+    ResizeBilinear,
+    ResizeBytes,
     ResizeNearest,
 )
 from crtgen.network.ops.case import floats, int8s, make, weights_and_bias
-from tests.compiler.kernels.chains import Chain, Joined, Stage, SumBeside, Windowed
+from tests.compiler.kernels.chains import Chain, Joined, Resize, Stage, SumBeside, Windowed
 
 __all__ = ["SAME", "Beside", "Layer", "chain", "random_case", "row_loop_cases"]
 
@@ -56,7 +58,7 @@ def chain(name: str, x: Value, layers: Sequence[Layer], rows: int) -> Case:
 def _made(name: str, stage: Stage, inputs: Sequence[Value], quant: Quant) -> Value:
     """The image after a stage; a pooling or a move keeps the quantisation."""
     ((shape, dtype),) = stage.infer(inputs)
-    keeps = isinstance(stage, AveragePool2d | MaxPool2d | Joined | ResizeNearest)
+    keeps = isinstance(stage, AveragePool2d | MaxPool2d | Joined | Resize)
     kept = inputs[0].quant if keeps else quant
     return Value(name, shape, dtype, None if dtype is DType.FLOAT32 else kept)
 
@@ -107,6 +109,14 @@ def _joined() -> Iterator[Case]:
         for rows in (1, 2, 6):
             yield chain(f"up_{name}_by_{rows}", x, [ResizeNearest((12, 16)), joined, same], rows)
         yield chain(f"up_{name}_float", floats("x", (1, 3, 2, 4)), [ResizeNearest((6, 4)), joined, same], 2)
+        blend = ResizeBilinear((12, 16), half_pixel_centers=True)
+        for rows in (1, 4):
+            yield chain(f"blend_{name}_by_{rows}", x, [blend, joined, same], rows)
+        real, aligned = floats("x", (1, 3, 2, 4)), ResizeBilinear((6, 4), align_corners=True)
+        yield chain(f"blend_{name}_float", real, [aligned, joined, same], 2)
+    yield chain("blend_bytes", x, [ResizeBytes((9, 5)), same], 3)
+    yield chain("blend_smaller", x, [ResizeBilinear((4, 8)), (CLAMPED, (1, 1, 8))], 2)
+    yield chain("blend_pointwise", x, [ResizeBilinear((15, 11)), (CLAMPED, (1, 1, 4))], 5)
     yield chain("up_pointwise", x, [ResizeNearest((12, 16)), (CLAMPED, (1, 1, 4))], 4)
     yield chain("up_three", x, [ResizeNearest((18, 8), half_pixel_centers=True), same], 3)
     yield chain("up_last", x, [same, Joined(), (Conv2d((2, 2), SAME), (3, 3, 4))], 1)

@@ -11,6 +11,7 @@ import pytest
 from crtgen.boards.core import find_core
 from crtgen.compiler.codegen import generate_c
 from crtgen.compiler.kernels import Kernel, Target, select
+from crtgen.compiler.kernels.portable.resize import lines_of
 from crtgen.compiler.plan import Plan, loop_over_rows, make_plan
 from crtgen.network.ir import Graph, Node, Signature, Value
 from crtgen.network.ops import (
@@ -22,6 +23,8 @@ from crtgen.network.ops import (
     MaxPool2d,
     Padding,
     Relu,
+    ResizeBilinear,
+    ResizeBytes,
     ResizeNearest,
 )
 from crtgen.network.ops.case import floats, int8s, make
@@ -105,6 +108,9 @@ def _rows_read(stage: Stage, sig: Signature, made: range) -> set[int]:
         return set(made)
     if isinstance(stage, ResizeNearest):
         return {int(row) for row in stage.sources(sig)[0][made.start : made.stop]}
+    if isinstance(stage, ResizeBilinear | ResizeBytes):
+        lines = lines_of(stage, sig)[0]
+        return {int(row) for rows in (lines.lower, lines.upper) for row in rows[made.start : made.stop]}
     taps, spread = (
         (stage.window[0], 1)
         if isinstance(stage, AveragePool2d | MaxPool2d)

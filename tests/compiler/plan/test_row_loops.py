@@ -23,6 +23,7 @@ from crtgen.network.ops import (
     MaxPool2d,
     Padding,
     Relu,
+    ResizeBilinear,
     ResizeNearest,
     Sub,
 )
@@ -385,22 +386,27 @@ def test_what_loops_compute(tmp_path: Path) -> None:
     assert not any(wrong), "\n".join(filter(None, wrong))
 
 
-def _up_and_down(real: bool, skip_first: bool) -> Graph:
+def _up_and_down(real: bool, skip_first: bool, up_by: ResizeNearest | ResizeBilinear) -> Graph:
     """A U-Net of one level: its skip connection is joined with the enlarged image."""
     net = Network(real)
     skip = net.layer("down", AROUND, net.input("x", 1, 16, 16, 4), (8, 3, 3, 4))
     low = net.layer("low", AROUND, net.node("pool", MaxPool2d((2, 2), (2, 2)), skip), (12, 3, 3, 8))
-    up = net.node("up", ResizeNearest((16, 16)), low)
+    up = net.node("up", up_by, low)
     joined = net.node("join", Concat(3), *((skip, up) if skip_first else (up, skip)))
     return net.graph(net.layer("out", AROUND, joined, (4, 3, 3, 20)))
 
 
 @pytest.mark.cc
-def test_a_skip_connection_is_joined_row_by_row(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "up_by", [ResizeNearest((16, 16)), ResizeBilinear((16, 16), half_pixel_centers=True)]
+)
+def test_a_skip_connection_is_joined_row_by_row(
+    up_by: ResizeNearest | ResizeBilinear, tmp_path: Path
+) -> None:
     """Neither the enlarged image nor the joined one is ever whole."""
     runs = []
     for real, skip_first in product((False, True), repeat=2):
-        graph = _up_and_down(real, skip_first)
+        graph = _up_and_down(real, skip_first, up_by)
         whole, plan, _ = _looped(graph)
         (loop,) = _loops(plan)
         assert loop.inner == ("up_out", "join_out")

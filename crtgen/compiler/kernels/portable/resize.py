@@ -11,7 +11,10 @@ from crtgen.network.ir import Array, DType, Signature
 from crtgen.network.ops import scheme_of
 from crtgen.network.ops.resize import Lines, ResizeBilinear, ResizeBytes, ResizeLinear
 
-__all__ = ["BilinearView", "bilinear_consts", "bilinear_view"]
+__all__ = ["BilinearView", "bilinear_consts", "bilinear_view", "lines_of", "row_consts"]
+
+
+_ROWS_NOTE = "of the upper and lower row: first element"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ def bilinear(op: ResizeBilinear, sig: Signature, target: Target) -> Kernel:
 def bytes_by_floats(op: ResizeBytes, sig: Signature, target: Target) -> Kernel:
     """Compute each byte from four float32 products."""
     work = Work().block("element", sig.y.elements).block("pixel", sig.y.elements // sig.x.shape[3])
-    consts = _consts(sig, *op.lines(sig))
+    consts = bilinear_consts(op, sig)
     return Kernel("bytes by floats", "resize_bytes.c.j2", bilinear_view(op, sig), consts, work=work)
 
 
@@ -88,17 +91,26 @@ def bilinear_view(op: ResizeBilinear | ResizeBytes, sig: Signature) -> BilinearV
     )
 
 
-def bilinear_consts(op: ResizeBilinear, sig: Signature) -> tuple[Const, ...]:
-    return _consts(sig, *op.parameters(sig))
+def lines_of(op: ResizeBilinear | ResizeBytes, sig: Signature) -> tuple[Lines, Lines]:
+    return op.parameters(sig) if isinstance(op, ResizeBilinear) else op.lines(sig)
 
 
-def _consts(sig: Signature, rows: Lines, columns: Lines) -> tuple[Const, ...]:
-    _, _, width, channels = sig.x.shape
+def bilinear_consts(op: ResizeBilinear | ResizeBytes, sig: Signature) -> tuple[Const, ...]:
+    _, columns = lines_of(op, sig)
+    channels = sig.x.shape[3]
     return (
-        Const.of("rows", _places(rows, width * channels), 4, "of the upper and lower row: first element"),
-        Const.of("down", rows.part, 4, "share of the lower row"),
+        *row_consts(op, sig),
         Const.of("columns", _places(columns, channels), 4, "of the left and right pixel: first element"),
         Const.of("across", columns.part, 4, "share of the right pixel"),
+    )
+
+
+def row_consts(op: ResizeBilinear | ResizeBytes, sig: Signature) -> tuple[Const, ...]:
+    """Return the tables with entries for each row of outputs: two for the rows of the image, one share."""
+    rows, _ = lines_of(op, sig)
+    return (
+        Const.of("rows", _places(rows, sig.x.elements // sig.x.shape[0] // sig.x.shape[1]), 4, _ROWS_NOTE),
+        Const.of("down", rows.part, 4, "share of the lower row"),
     )
 
 

@@ -34,7 +34,8 @@ Four things are different at the edges of this picture. Windows that share no ro
 place, and copies only windows that reach beyond an edge. A layer that computes the other operand of an
 addition runs along, and its output is in scratch until it is added. An image that is enlarged by repeated
 rows is a first stage: it reads row ``y // repeats`` for row y, and the joined rows of a U-Net's way up, of
-this image and of the skip connection, are never whole.
+this image and of the skip connection, are never whole. So is one that is resized by two rows each, which its
+tables name.
 
 The hard step is to say what the output may overwrite (``_leaves``): when a block is written, the first stage
 has read a known part of its image, and what it has read is free.
@@ -79,7 +80,8 @@ class StageView:
     """A stage that makes ``rows`` rows of outputs per call from ``window`` rows of its input.
 
     The window of output row y begins ``top`` rows above row ``y * stride``. If it may extend beyond the image
-    of ``height`` rows it is ``padded`` with bytes ``fill``. ``own``: windows share no rows. The stripe is at
+    of ``height`` rows it is ``padded`` with bytes ``fill``. ``own``: windows share no rows. A ``blended``
+    stage gets the whole image, and its tables from the row on that it begins with. The stripe is at
     the offset ``stripe`` in scratch. ``x_row`` and ``y_row`` are elements per row, ``other`` is the address
     of the other image of an addition, ``arguments`` are the part's arguments after its images.
     """
@@ -100,6 +102,7 @@ class StageView:
     arguments: tuple[str, ...]
     turned: bool = False
     repeats: int = 1
+    blended: bool = False
 
     @property
     def has_stripe(self) -> bool:
@@ -211,7 +214,7 @@ def _outline(stages: Sequence[RowStage], last_rows: int) -> Outline | None:
     if any(later.rows < later.stride_y for later in windows[1:]):
         return None
     rows = rows_per_call(windows, last_rows)
-    if any(stage.repeats > 1 for stage in stages[1:]):
+    if any(stage.is_enlarged for stage in stages[1:]):
         return None  # a stripe would be read several times
     made = rows_made(windows, rows, height)
     stripes = tuple(
@@ -249,13 +252,20 @@ def _view(stages: Sequence[RowStage], outline: Outline, given: Sequence[tuple[st
             x_row=sig.x.shape[2] * sig.x.shape[3],
             y_row=sig.y.shape[2] * sig.y.shape[3],
             other=_other(stage, images, number),
-            arguments=given[number],
+            arguments=_from_row(given[number], number) if stage.is_blended else given[number],
             turned=stage.turned,
             repeats=stage.repeats,
+            blended=stage.is_blended,
         )
         views.append(view)
     first, last = stages[0].sig.x, stages[-1].sig.y
     return RowLoopView(first.dtype.c_name, last.shape[1], tuple(views), aligned(starts[-1]))
+
+
+def _from_row(given: Sequence[str], number: int) -> tuple[str, ...]:
+    # Its tables by rows, where those of the next rows begin: two entries of a row, and one.
+    places = {f"stage{number}_rows": f" + row{number} * 2", f"stage{number}_down": f" + row{number}"}
+    return tuple(name + places.get(name, "") for name in given)
 
 
 def _other(stage: RowStage, image: int, number: int) -> str:
@@ -273,9 +283,9 @@ def _leaves(stages: Sequence[RowStage], made: Sequence[Rows]) -> Iterator[InPlac
     # so it never again reads above the window of the next one: row ``unread[n]`` of its image. If the output
     # begins ``lead`` bytes before the image, no write passes that row as long as, for every n,
     # written[n] <= lead + unread[n] * (bytes of a row). Once all rows are made, nothing is read any more.
-    y, first = stages[-1].sig.y, stages[0].window
+    y = stages[-1].sig.y
     written = made[-1] * y.nbytes // y.shape[1]
-    unread = np.maximum(made[0] * first.stride_y - first.top, 0) // stages[0].repeats
+    unread = stages[0].unread(made[0])
     yield InPlace(0, lead=_lead(written, unread, made[0], stages[0].sig.x))
     index = 1
     for stage, rows in zip(stages, made, strict=True):

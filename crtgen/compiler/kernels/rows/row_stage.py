@@ -10,10 +10,12 @@ import numpy.typing as npt
 from crtgen.compiler.kernels.engine.kernel import Part
 from crtgen.compiler.kernels.engine.parts import Parts
 from crtgen.compiler.kernels.engine.window import WindowShape
+from crtgen.compiler.kernels.portable.resize import lines_of, row_consts
 from crtgen.compiler.kernels.rows.row_total import sums_up
 from crtgen.compiler.kernels.rows.shortcut import add_shortcut
 from crtgen.network.ir import AxisMap, Op, Signature, Value
 from crtgen.network.ops import Add, Concat, ResizeNearest, Windowed
+from crtgen.network.ops.resize import ResizeBilinear, ResizeBytes
 
 __all__ = [
     "RowStage",
@@ -74,6 +76,24 @@ class RowStage:
         """Rows of outputs that are made from the same row of the image: 1 unless it is enlarged."""
         return self.sig.y.shape[1] // self.sig.x.shape[1] if isinstance(self.op, ResizeNearest) else 1
 
+    @property
+    def is_blended(self) -> bool:
+        """True if each row is made of two rows of the image, which tables name: the image has to be whole."""
+        return isinstance(self.op, ResizeBilinear | ResizeBytes)
+
+    @property
+    def is_enlarged(self) -> bool:
+        """True if a row of the image is needed for several rows of outputs, so that it cannot pass by."""
+        return self.repeats > 1 or self.is_blended
+
+    def unread(self, made: Rows) -> Rows:
+        """Return the first row of the image that is still to be read after ``made`` rows of outputs."""
+        if isinstance(self.op, ResizeBilinear | ResizeBytes):
+            lines = lines_of(self.op, self.sig)[0]
+            least = np.minimum.accumulate(np.minimum(lines.lower, lines.upper)[::-1])[::-1]
+            return np.append(least, self.sig.x.shape[1])[made]
+        return np.maximum(made * self.window.stride_y - self.window.top, 0) // self.repeats
+
     @cached_property
     def window(self) -> WindowShape:
         return window_of(self.op, self.sig)
@@ -117,12 +137,14 @@ def runs_in_loops(op: Op, sig: Signature) -> bool:
     """Return True if an operator can be a stage of a loop over images in memory.
 
     A concatenation of the channels of two images is read like an addition; an image is enlarged by a whole
-    number of equal rows.
+    number of equal rows, or resized by two rows each.
     """
     if isinstance(op, Concat):
         return len(sig.inputs) == 2 and op.axis == _IMAGE - 1 == len(sig.x.shape) - 1
     if isinstance(op, ResizeNearest):
         return _repeated(op, sig) is not None
+    if isinstance(op, ResizeBilinear | ResizeBytes):
+        return True
     return runs_by_rows(op, sig)
 
 
@@ -159,7 +181,7 @@ def window_of(op: Op, sig: Signature) -> WindowShape:
     """Return the window of an operator's own image; for an addition it is a single pixel."""
     if isinstance(op, Windowed):
         return WindowShape.of(op, sig)
-    if isinstance(op, ResizeNearest):  # as if the rows were repeated before
+    if isinstance(op, ResizeNearest | ResizeBilinear | ResizeBytes):  # as if it was resized before
         sig = Signature(sig.outputs, sig.outputs)
     return WindowShape.pixel(sig)
 
@@ -198,6 +220,8 @@ def part_of(stage: RowStage, rows: int, known: Parts) -> Part | None:
     sig = stage.sig
     if isinstance(stage.op, ResizeNearest):
         return _enlarged(stage.op, sig, rows, stage.repeats, known)
+    if isinstance(stage.op, ResizeBilinear | ResizeBytes):
+        return _blended(stage.op, sig, rows, known)
     x, y = _cut(sig.x, span_of(stage.window, rows)), _cut(sig.y, rows)
     if stage.shortcut is not None:
         op, of_layer = stage.shortcut
@@ -218,6 +242,16 @@ def _enlarged(op: ResizeNearest, sig: Signature, rows: int, times: int, known: P
     whole, part = op.sources(sig), resize.sources(cut)
     same = (part[0] == np.arange(rows) // times).all() and (part[1] == whole[1]).all()
     return known.find(resize, cut) if same else None
+
+
+def _blended(op: ResizeBilinear | ResizeBytes, sig: Signature, rows: int, known: Parts) -> Part | None:
+    # Rows of outputs from the whole image; the loop passes on the place of these rows in the image's tables.
+    part = known.find(replace(op, size=(rows, op.size[1])), Signature((sig.x,), (_cut(sig.y, rows),)))
+    if part is None:
+        return None
+    tables = {const.name: const for const in row_consts(op, sig)}
+    consts = tuple(tables.get(const.name, const) for const in part.kernel.consts)
+    return replace(part, kernel=replace(part.kernel, consts=consts))
 
 
 def _inside(op: Op) -> Op:

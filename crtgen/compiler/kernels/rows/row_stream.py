@@ -184,7 +184,8 @@ def _added(end: RowStage, rows: int, known: Parts) -> Part:
 def _is_fed(stage: RowStage) -> bool:
     # True if it reads only rows that were made, and all of them.
     alone = stage.since is not None or not stage.takes_pairs
-    return alone and stage.repeats == 1 and stage.fits_stripes and stage.window.rows >= stage.window.stride_y
+    passes = stage.fits_stripes and stage.window.rows >= stage.window.stride_y
+    return alone and not stage.is_enlarged and passes
 
 
 def _over_the_image(stages: Sequence[RowStage], rows: Sequence[int], made: Sequence[Rows]) -> InPlace:

@@ -37,7 +37,8 @@ CORE = (
     "ssat r0, #12, r1, lsl #4", "usat r0, #8, r1", "usat r0, #5, r1, asr #3", "sadd16 r0, r1, r2",
     "ssub16 r0, r1, r2", "bfi r0, r1, #8, #8", "bfi r0, r1, #16, #16", "bfi r0, r1, #3, #7",
     "ubfx r0, r1, #5, #9", "sbfx r0, r1, #5, #9", "clz r0, r1", "rev r0, r1",
-    "shadd16 r0, r1, r2", "ssat16 r0, #7, r1", "usat16 r0, #8, r1", "sadd16 r0, r1, r2 ; sel r3, r1, r2",
+    "shadd16 r0, r1, r2", "qadd16 r0, r1, r2", "qsub16 r0, r1, r2", "ssat16 r0, #7, r1", "usat16 r0, #8, r1",
+    "sadd16 r0, r1, r2 ; sel r3, r1, r2",
     "ssub8 r0, r1, r2 ; sel r3, r1, r2", "ssub8 r0, r2, r1 ; sel r3, r2, r0",
     "asrl r0, r3, #7", "lsll r0, r3, #9", "lsrl r0, r3, #31",
     "orr r3, #1 ; udiv r0, r1, r3", "orr r3, #1 ; sdiv r0, r1, r3", "it lt ; movlt r0, r1",
@@ -181,7 +182,9 @@ BASE = (
 """Of the Cortex-M0."""
 
 _LONG = re.compile(r"asrl|lsll|lsrl|cmp r1, r2 ; c")
-_DSP = re.compile(r"[su]xt(b16|a)|pkh|sml|smu|smm|s?[ah]*add16|[su]sat16|ssub|asrl|lsll|lsrl|cmp r1, r2 ; c")
+_DSP = re.compile(
+    r"[su]xt(b16|a)|pkh|sml|smu|smm|(s|sh|q)add16|qsub16|[su]sat16|ssub|asrl|lsll|lsrl|cmp r1, r2 ; c"
+)
 
 
 @dataclass(frozen=True)

@@ -142,9 +142,10 @@ def place(image: DecodedImage, function: str, name: str, which: int) -> int:
 @pytest.mark.parametrize(
     ("board", "function", "name", "which", "byte", "bit"),
     [
-        ("mps2_an386", "quantize_", "word", -6, 0, 0),  # the scale of the input, by its last bit
-        nightly("mps2_an386", "quantize_", "word", -1, 3, 0),  # what is added to round
-        nightly("mps2_an386", "quantize_", "vdiv", 0, 2, 0),  # another register
+        ("mps2_an386", "quantise_", "movw", 0, 2, 0),  # the reciprocal of the input's scale, by its last bit
+        nightly("mps2_an386", "quantise_", "movw", 4, 2, 0),  # the zero point
+        nightly("mps2_an386", "quantise_", "vcvtr", 2, 2, 7),  # cut towards zero
+        nightly("mps2_an386", "quantise_", "qadd16", 0, 0, 0),  # another register
         nightly("mps2_an386", "dequantize_", "word", -1, 0, 0),  # the scale of the output
         ("mps2_an386", "dense_", "vcvtr", 0, 2, 7),  # cut towards zero
         nightly("mps2_an386", "dense_", "vcvtr", 0, 3, 4),  # nothing that an M4 knows

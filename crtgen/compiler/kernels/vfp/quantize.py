@@ -33,33 +33,39 @@ class QuantizeView:
     """Constants of a quantisation.
 
     ``parts`` are the two parts of the scale's reciprocal, the larger one first. ``far`` is the magnitude to
-    which values are clamped.
+    which values are clamped. Ties are rounded away from zero or, if ``even``, to even.
     """
 
     elements: int
     zero_point: int
     parts: tuple[float, float]
     far: float
+    even: bool = False
 
 
-def parts_of(scale: float, zero_point: int) -> tuple[float, float] | None:
+def parts_of(scale: float, zero_point: int, even: bool = False) -> tuple[float, float] | None:
     """Return float32 ``a`` and ``b`` for which ``fma(x, a, x * b)`` is rounded to the same int8 as ``x /
-    scale``.
+    scale``: ties away from zero or, if ``even``, to even.
 
     The result never falls as x grows, so it suffices to check each border and the float just before it. None
     if the check fails.
     """
     steps = INT8.magnitude(zero_point)
-    at = borders_of(scale, steps)
+    at = borders_of(scale, steps, even)
     if at is None:
         return None
     exact = 1 / float(np.float32(scale))
     first = float(np.float32(exact))
     second = float(np.float32(exact - first))
-    halves = np.arange(1, 2 * steps, 2) / 2
-    before = np.nextafter(at, np.float32(0))
-    right = (_quotients(at, first, second) >= halves) & (_quotients(before, first, second) < halves)
-    return (first, second) if right.all() else None
+    at_border, before = (
+        _rounded(_quotients(x, first, second), even) for x in (at, np.nextafter(at, np.float32(0)))
+    )
+    wanted = np.arange(1, steps + 1)
+    return (first, second) if ((at_border >= wanted) & (before < wanted)).all() else None
+
+
+def _rounded(x: Floats, even: bool) -> Floats:
+    return np.rint(x) if even else np.floor(x.astype(np.float64) + 0.5).astype(np.float32)
 
 
 def _quotients(x: Floats, first: float, second: float) -> Floats:
@@ -68,14 +74,14 @@ def _quotients(x: Floats, first: float, second: float) -> Floats:
 
 @design(Quantize, types=(DType.FLOAT32,), to=DType.INT8, needs="vfp")
 def quantize(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
-    """Quantise with ties away from zero; None for ties to even, and if no exact parts are found."""
-    params = op.parameters(sig)
+    """Multiply by a reciprocal; None if no exact parts are found."""
+    params, even = op.parameters(sig), by_float(sig.y)
     assert isinstance(params, AffineParams)
-    parts = None if by_float(sig.y) else parts_of(params.scale, params.zero_point)
+    parts = parts_of(params.scale, params.zero_point, even)
     if parts is None:
         return None
     far = float(np.float32(_FAR * params.scale))
-    routine = _quantized(QuantizeView(sig.y.elements, params.zero_point, parts, far))
+    routine = _quantized(QuantizeView(sig.y.elements, params.zero_point, parts, far, even))
     return Kernel(
         design="vfp quantise",
         template="",
@@ -100,9 +106,10 @@ def _quantized(k: QuantizeView) -> Routine:
 
 
 class _QuantizeWriter:
-    """Writer of a quantisation that converts to half steps, truncating towards zero.
+    """Writer of a quantisation.
 
-    A result is half of the converted value plus 1, rounded down; a negative value is halved without adding 1.
+    For ties away from zero it converts to half steps, truncating: a result is half of the converted value
+    plus 1, rounded down; a negative value is halved without adding 1. VCVTR rounds ties to even.
     """
 
     def __init__(self, f: Function, k: QuantizeView) -> None:
@@ -120,8 +127,11 @@ class _QuantizeWriter:
 
     def fours(self, rounds: int) -> None:
         f, begin, again = self.f, self.f.label("begin"), self.f.label("again")
-        start = 2 * (self.k.zero_point + 128)
-        starts = [f.constant("twice the zero point", n * 65537) for n in (start + 1, start)]
+        start = self.k.zero_point + 128
+        starts = [
+            f.constant("the zero point" if self.k.even else "twice the zero point", n * 65537)
+            for n in ((start,) if self.k.even else (2 * start + 1, 2 * start))
+        ]
         words, last = f.cores("results", 4), f.core("where the fours end")
         f.add(last, self.y, _AT_ONCE * rounds)
         self._forget()
@@ -140,7 +150,10 @@ class _QuantizeWriter:
             f("vmrs", self.state, "fpscr")
             f("lsls", self.state, self.state, "#31", note="was one invalid?")
             f("bne", beyond)
-            self._store(words, starts)
+            self._add(words, starts)
+            f("orr", words[0], words[0], words[1], "lsl #8")
+            f("eor", words[0], words[0], "#0x80808080")
+            f("str", words[0], f"[{self.y}], #{_AT_ONCE}")
             f("cmp", self.y, last)
             f("bne", fours)
         f.free(*starts, *words, last)
@@ -151,9 +164,13 @@ class _QuantizeWriter:
         self._cut(self.numbers[0])
         self._convert(1)
         f("vmov", result, self.halves[0])
-        f("add", result, result, result, "asr #31")
-        f.advance(result, 2 * self.k.zero_point + 1)
-        f("ssat", result, "#8", result, "asr #1")
+        if self.k.even:
+            f.advance(result, self.k.zero_point)
+            f("ssat", result, "#8", result)
+        else:
+            f("add", result, result, result, "asr #31")
+            f.advance(result, 2 * self.k.zero_point + 1)
+            f("ssat", result, "#8", result, "asr #1")
         f("strb", result, f"[{self.y}], #1")
 
     def _convert(self, count: int) -> None:
@@ -163,22 +180,28 @@ class _QuantizeWriter:
         for number, half in pairs:
             f("vfma.f32", half, number, self.parts[0])
         for _, half in pairs:
-            f("vcvt.s16.f32", half, half, "#1")
+            if self.k.even:
+                f("vcvtr.s32.f32", half, half)
+            else:
+                f("vcvt.s16.f32", half, half, "#1")
 
-    def _store(self, words: Sequence[str], starts: Sequence[str]) -> None:
-        # Two results in a word, each 128 more than it is.
+    def _add(self, words: Sequence[str], starts: Sequence[str]) -> None:
+        # Two results in each of the first words, all of them 128 more than they are.
         f, (first, second, third, fourth) = self.f, words
         f("vmov", first, second, *self.halves[:2])
         f("vmov", third, fourth, *self.halves[2:])
         for word, other in ((first, third), (second, fourth)):
+            if self.k.even:
+                for number in (word, other):
+                    f("ssat", number, "#16", number)
             f("pkhbt", word, word, other, "lsl #16")
-            f("sadd16", other, word, word, note="which are below zero?")
-            f("sel", other, *starts)
-            f("shadd16", word, word, other)
+            if self.k.even:
+                f("qadd16", word, word, *starts)
+            else:
+                f("sadd16", other, word, word, note="which are below zero?")
+                f("sel", other, *starts)
+                f("shadd16", word, word, other)
             f("usat16", word, "#8", word)
-        f("orr", first, first, second, "lsl #8")
-        f("eor", first, first, "#0x80808080")
-        f("str", first, f"[{self.y}], #{_AT_ONCE}")
 
     def _cut(self, number: str) -> None:
         # To the ends; what is none becomes the least.

@@ -142,6 +142,18 @@ def two_means(m: Machine, i: DecodedInstruction) -> Step:
     return step
 
 
+@family("qadd16", "qsub16")
+def two_saturated_sums(m: Machine, i: DecodedInstruction) -> Step:
+    d, x, y = (register(n) for n in i.operands)
+    factor = 1 if i.name == "qadd16" else -1
+
+    def step() -> None:
+        halves = zip(halves_of(m.r[x]), halves_of(m.r[y]), strict=True)
+        m.r[d] = pair(*(apply("ssat", 16, add(as_word(a), as_word(b), factor)) for a, b in halves))
+
+    return step
+
+
 @family("ssat16", "usat16")
 def saturate_two(m: Machine, i: DecodedInstruction) -> Step:
     d, width, x = register(i.operands[0]), number(i.operands[1]), register(i.operands[2])

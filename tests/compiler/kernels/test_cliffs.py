@@ -10,6 +10,7 @@ from crtgen.compiler.kernels import Target
 from crtgen.compiler.kernels.engine.registry import applicable
 from crtgen.network.ir import DType, Quant, Value
 from crtgen.network.ops import Activation, Case, Conv2d, DepthwiseConv2d, FullyConnected, Padding, Quantize
+from crtgen.network.ops.arithmetic import SquaredDifference
 from crtgen.network.ops.case import floats, int8s, make, weights_and_bias
 from tests.compiler.kernels.harness import Job, guarded, run_jobs
 
@@ -51,6 +52,14 @@ def _spread(kind: str, activation: Activation, most: float = 0.5931) -> Case:
     return make(kind, op((1, 1), padding, activation=activation), [x, weights, bias], out)
 
 
+def _square(columns: int, scale: float) -> Case:
+    """Squares of what rows have more than others, or more than one number each, as in a LayerNorm."""
+    others = int8s("b", (40, columns), scale, -3)
+    return make(
+        "square", SquaredDifference(), [int8s("a", (40, 64), 0.05, 7), others], Quant.tensor(0.4, -128)
+    )
+
+
 _FLOATS = make("floats", Quantize(), [floats("x", (640,))], Quant.tensor(0.03, -4))
 _MOST = [
     (_FLOATS, {"cortex-m0plus": 45, "cortex-m3": 25, "cortex-m4": 8.5, "cortex-m7": 8.5, "cortex-m33": 8.5}),
@@ -59,6 +68,10 @@ _MOST = [
     (_spread("depthwise", Activation.NONE), {"cortex-m3": 4.9, "cortex-m4": 2.8, "cortex-m55": 2.8}),
     (_spread("depthwise", Activation.RELU6), {"cortex-m4": 3.1, "cortex-m55": 1.2}),
     (_spread("convolution", Activation.NONE), {"cortex-m3": 2.6, "cortex-m4": 1.7, "cortex-m55": 0.7}),
+    (_square(64, 0.05), {"cortex-m55": 3.7}),
+    (_square(64, 0.021), {"cortex-m55": 5.2}),
+    (_square(1, 0.05), {"cortex-m55": 3.3}),
+    (_square(1, 0.021), {"cortex-m55": 3.7}),
     (_row(7104, 1), {"cortex-m0plus": 4.9, "cortex-m4": 1.9, "cortex-m55": 0.22}),
     (_row(7104, 2), {"cortex-m0plus": 4.2, "cortex-m4": 1.5, "cortex-m55": 0.18}),
     (_row(7104, 3), {"cortex-m0plus": 3.9, "cortex-m4": 1.4, "cortex-m55": 0.17}),

@@ -1,6 +1,6 @@
-"""Sums, differences and products with Helium, for operands that may be broadcast or constant."""
+"""Sums, differences, squared differences and products with Helium; operands may be broadcast or constant."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -20,13 +20,16 @@ from crtgen.compiler.kernels.mve.elements import (
     walk,
 )
 from crtgen.network.ir import DType, Quant, Signature
-from crtgen.network.ops import Add, AddParams, Mul, Sub
+from crtgen.network.ops import INT8, Add, AddParams, Mul, Sub
+from crtgen.network.ops.arithmetic import SquaredDifference
 from crtgen.network.ops.binary import FusedAddParams
+from crtgen.network.ops.scheme import is_plain
 
-__all__ = ["exact_sums", "product", "solve_sum", "sums"]
+__all__ = ["exact_sums", "product", "solve_sum", "squared_difference", "sums"]
 
 _NARROWEST, _WIDEST = 1, 23  # shifts of one or two narrowing instructions
 _TRIES = 4  # shifts tried from the largest one down
+_HALF = (1 << 30, 0)  # multiplier and shift of a factor of 1/2
 
 
 @design(Add, Sub, types=(DType.INT8,), needs="mve", weights=None)
@@ -212,6 +215,104 @@ def _product(
             f("vadd.i32", x, x, a)
             f("vadd.i32", y, y, b)
             f("vmlas.s32", x, y, constant)
+        finish(x)
+        return x
+
+    return ElementSteps(vector, entry)
+
+
+@design(SquaredDifference, types=(DType.INT8,), needs="mve", weights=None)
+def squared_difference(op: SquaredDifference, sig: Signature, target: Target) -> Kernel | None:
+    """Bring both operands to one scale, with TFLite's roundings unless it is the scale of both; square their
+    difference.
+    """
+    if is_plain(sig.x):
+        return None
+    p, way = op.parameters(sig), walk(sig)
+    low, high = INT8.limits
+    # an operand with the larger scale is halved, which is exact after the shift to the left
+    most = sum(max(abs(low + n[0]), abs(high + n[0])) << (p.left_shift - 1) for n in (p.first, p.second))
+    if most**2 >= 1 << 31:
+        return None
+    form = StoreForm((low, high))
+
+    def steps(o: Operands) -> ElementSteps:
+        scale = (p.multiplier, p.shift)
+        start, finish = requantised(o.f, scale, p.output_offset, (low, high), (0, most**2), 0)
+        parts = [(p.first, p.second)[i] for i in way.order]
+        if all(part[1:] == _HALF for part in parts):
+            return _square_of_alike(o, (parts[0][0], parts[1][0]), p.left_shift - 1, way.still, start, finish)
+        return _square(o, parts, p.left_shift, way.still, start, finish)
+
+    return elementwise("mve squared difference", sig, target, way, steps, form)
+
+
+def _square_of_alike(
+    o: Operands, offsets: tuple[int, int], left: int, still: bool, start: int, finish: Callable[[str], None]
+) -> ElementSteps:
+    f, (first, second) = o.f, o.inputs
+    x, begin = o.f.vector("elements"), f.constant("start", start)
+    y = f.core("the second operand") if still else f.vector("the second operand")
+    offset = f.constant("difference of the offsets", offsets[0] - offsets[1])
+
+    def entry() -> None:
+        if still:
+            f("ldrsb", y, f"[{second}]")
+            f("sub", y, offset, y)
+
+    def vector() -> str:
+        f("vldrb.s32", x, f"[{first}], #4")
+        if still:
+            f("vadd.i32", x, x, y)
+        else:
+            f("vldrb.s32", y, f"[{second}], #4")
+            f("vsub.i32", x, x, y)
+            f("vadd.i32", x, x, offset)
+        f("vshl.i32", x, x, f"#{left}")
+        f("vmlas.s32", x, x, begin)
+        finish(x)
+        return x
+
+    return ElementSteps(vector, entry)
+
+
+def _square(
+    o: Operands,
+    parts: Sequence[tuple[int, int, int]],
+    left: int,
+    still: bool,
+    start: int,
+    finish: Callable[[str], None],
+) -> ElementSteps:
+    f, (first, second) = o.f, o.inputs
+    x, y, spare = f.vector("elements"), f.vector("the second operand"), f.vector("signs")
+    begin = f.constant("start", start)
+    offsets = [f.constant("offset", part[0]) for part in parts]
+    factors = ["" if part[1:] == _HALF else f.constant("multiplier", part[1]) for part in parts]
+    value = f.core("the second operand") if still else ""
+
+    def scaled(q: str, number: int) -> None:
+        f("vadd.i32", q, q, offsets[number])
+        if factors[number]:
+            f("vshl.i32", q, q, f"#{left}")
+            rescaled(f, q, spare, factors[number], parts[number][2])
+        else:
+            f("vshl.i32", q, q, f"#{left - 1}")
+
+    def entry() -> None:
+        if still:
+            f("ldrsb", value, f"[{second}]")
+            f("vdup.32", y, value)
+            scaled(y, 1)
+
+    def vector() -> str:
+        f("vldrb.s32", x, f"[{first}], #4")
+        scaled(x, 0)
+        if not still:
+            f("vldrb.s32", y, f"[{second}], #4")
+            scaled(y, 1)
+        f("vsub.i32", x, x, y)
+        f("vmlas.s32", x, x, begin)
         finish(x)
         return x
 

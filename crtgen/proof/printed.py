@@ -107,6 +107,7 @@ def _application(proof: Proof) -> list[str]:
     said += [f"the steps of {proof.model}_step compute the same"] * found.steps
     said += [f"{proof.model}_push computes the same, {_rows_of(found)} in a call"] if found.pushes else []
     said += ["the description of the tensors is the network's"] * found.described
+    said += ["a host's copies to inputs and from outputs move their bytes"] * found.served
     if found.conversions.followed:
         said.append(_conversions(found.conversions))
     return [f"application: {'; '.join(said)}"] if said else []
@@ -231,6 +232,7 @@ def as_dict(proof: Proof) -> dict[str, Any]:
             "reset_followed": proof.application.resets,
             "conversions_followed": list(proof.application.conversions.followed),
             "conversions_trusted": list(proof.application.conversions.trusted),
+            "copies_followed": proof.application.served,
             "described": proof.application.described,
             "wrong": proof.application.wrong or None,
         },

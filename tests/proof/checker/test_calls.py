@@ -63,6 +63,7 @@ def test_run_and_description_are_followed(digits: Path) -> None:
     proof = prove(digits, DIGITS)
     assert (proof.is_computed, proof.application.followed, proof.application.described) == (True,) * 3
     assert "application: digits_run moves inputs and outputs, and returns the status" in said(proof)
+    assert "a host's copies to inputs and from outputs move their bytes" in said(proof)
 
 
 def test_two_inputs_and_two_outputs(tmp_path: Path) -> None:
@@ -83,6 +84,7 @@ def test_two_inputs_and_two_outputs(tmp_path: Path) -> None:
     path.write_bytes(Model(tensors, operators, ["a", "x", "b"], ["c", "y"]).to_bytes())
     proof = prove(server(path, tmp_path), path)
     assert proof.application.followed, lines_of(proof)
+    assert proof.application.served
     assert not proof.application.wrong
 
 

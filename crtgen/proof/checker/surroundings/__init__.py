@@ -8,6 +8,7 @@
     calls        what an application calls
     conversions  floats to integers, and back
     description  what a host is told
+    served       copies between a host and the tensors
     npu          layers that an NPU computes
     sliding      windows over a signal
 """

@@ -28,6 +28,7 @@ from crtgen.proof.checker.refusal import Refusal
 from crtgen.proof.checker.surroundings.conversions import Conversions, follow_conversions
 from crtgen.proof.checker.surroundings.description import compare_description
 from crtgen.proof.checker.surroundings.places import BOTH, SymbolicCall, places
+from crtgen.proof.checker.surroundings.served import follow_copies
 
 __all__ = ["Afterwards", "ApplicationCall", "after_reset", "application_call"]
 
@@ -37,8 +38,10 @@ _MOST_INSTRUCTIONS = 50_000_000
 @dataclass(frozen=True, slots=True)
 class ApplicationCall:
     """Result: which of ``_run``, ``_reset``, ``_step`` and a description the image has; all of them were
-    followed. ``pushes`` are the most of an image's ``rows`` in a call of ``_push`` that was followed.
+    followed.
 
+    ``pushes`` are the most of an image's ``rows`` in a call of ``_push`` that was followed. ``served``: the
+    copies of a server's host were followed.
     ``wrong`` is what is wrong with one of them, ``code`` the addresses of the function's instructions.
     """
 
@@ -48,6 +51,7 @@ class ApplicationCall:
     pushes: int = 0
     rows: int = 0
     described: bool = False
+    served: bool = False
     wrong: str = ""
     code: frozenset[int] = frozenset()
     conversions: Conversions = field(default_factory=Conversions)
@@ -88,10 +92,16 @@ def application_call(
             code |= _followed_reset(image, name, after)
             resets = True
         conversions = follow_conversions(image, network, name)
+        copies = follow_copies(image, network, name) if computes and described else frozenset()
     except Refusal as refusal:
         return ApplicationCall(described=described, wrong=str(refusal))
     return ApplicationCall(
-        followed, resets, described=described, code=code | conversions.code, conversions=conversions
+        followed,
+        resets,
+        described=described,
+        served=bool(copies),
+        code=code | conversions.code | copies,
+        conversions=conversions,
     )
 
 

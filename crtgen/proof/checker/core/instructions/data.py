@@ -24,7 +24,7 @@ from crtgen.proof.checker.algebra.words import (
 from crtgen.proof.checker.binary.image import DecodedInstruction
 from crtgen.proof.checker.core.instructions.registry import family
 from crtgen.proof.checker.core.machine import PC, SP, Machine, Step
-from crtgen.proof.checker.core.operands import number, register, second
+from crtgen.proof.checker.core.operands import REGISTERS, number, register, second
 from crtgen.proof.checker.refusal import Refusal
 
 __all__ = ["EXTENSIONS", "put_above"]
@@ -417,6 +417,8 @@ def unary(m: Machine, i: DecodedInstruction) -> Step:
 
 @family("asrl", "lsll", "lsrl")
 def shift_two(m: Machine, i: DecodedInstruction) -> Step:
+    if i.operands[2] in REGISTERS and i.name == "lsll":
+        return _shift_two_left(m, *(register(name) for name in i.operands))
     low, high, n = register(i.operands[0]), register(i.operands[1]), number(i.operands[2])
     if not 0 < n < 32:
         raise Refusal("a long shift by that much")
@@ -429,6 +431,18 @@ def shift_two(m: Machine, i: DecodedInstruction) -> Step:
             return
         m.r[low] = long_shift(b, a, n) if i.name == "asrl" else apply("high", b, a, n)
         m.r[high] = shifted("asr" if i.name == "asrl" else "lsr", b, n)
+
+    return step
+
+
+def _shift_two_left(m: Machine, low: int, high: int, by: int) -> Step:
+    # Of integers, by the lowest byte of a register: 64 and above leave nothing.
+    def step() -> None:
+        a, b, n = m.r[low], m.r[high], m.r[by]
+        if not isinstance(a, int) or not isinstance(b, int) or not isinstance(n, int) or n & 0x80:
+            raise Refusal("a long shift of what depends on an input, or to the right")
+        long = (b << 32 | a) << (n & 0x7F)
+        m.r[low], m.r[high] = long & M32, long >> 32 & M32
 
     return step
 

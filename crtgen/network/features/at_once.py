@@ -17,6 +17,7 @@ from crtgen.network.ops import (
     FilterBankSquareRoot,
     Frame,
     Mul,
+    ReduceMax,
     SpectralSubtraction,
     SpectrumEnergy,
     Window,
@@ -27,7 +28,15 @@ from crtgen.network.ops.spectral import banded
 __all__ = ["ArraySteps"]
 
 # Operators that see the whole of their input: they are applied to one row after the other.
-_ALONE = (FftAutoScale, FilterBank, FilterBankSquareRoot, Frame, SpectralSubtraction, SpectrumEnergy)
+_ALONE = (
+    FftAutoScale,
+    FilterBank,
+    FilterBankSquareRoot,
+    Frame,
+    ReduceMax,
+    SpectralSubtraction,
+    SpectrumEnergy,
+)
 
 
 @dataclass(slots=True)

@@ -76,8 +76,13 @@ _CHANGES: Mapping[str, tuple[Any, ...]] = {
     "pcen_bias": (1.0, 2.0, 10.0),
     "pcen_power": (0.25, 0.5),
     "delta_ends": ("nearest", "interp"),
+    "delta_kind": ("slopes", "orders"),
     "deltas": ((1,), (2,), (4,), (1, 1), (2, 2), (4, 4)),
+    "row_norm": ("none", "max"),
+    "tuning": tuple(n / 100 for n in range(-50, 50)),
 }
+# Pitch classes in a row of chroma.
+_CLASSES = (12, 24, 36)
 
 # Rows with deltas, and with those and their own.
 _WITH_SLOPES = (2, 3)
@@ -225,6 +230,8 @@ def _gives(samples: int, rows: int, frame: int, hop: int) -> bool:
 def _of_width(
     name: str, settings: MelSettings, width: int, frames: Sequence[tuple[int, int, int]]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
+    if settings.slope == "chroma" and width not in _CLASSES:
+        return
     of_dct = settings.coefficients > 0
     own, size = settings.coefficients or settings.bands, dict[str, Any]()
     for parts in _WITH_SLOPES:
@@ -292,9 +299,11 @@ def _may_be(settings: Mapping[str, Any], name: str, value: Any) -> bool:
         return False
     if name == "bands":
         return bool(0 < settings["coefficients"] <= value)
-    if name == "slope" and settings[name] == "none":
+    if name == "slope" and settings[name] in ("none", "chroma"):
         return False
-    if name == "delta_ends" and not settings["deltas"]:
+    if name in ("row_norm", "tuning") and settings["slope"] != "chroma":
+        return False
+    if name in ("delta_ends", "delta_kind") and not settings["deltas"]:
         return False
     if name == "deltas":
         return len(settings[name]) == len(value)

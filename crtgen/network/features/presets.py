@@ -158,6 +158,13 @@ _OF_A_CLIP: Mapping[str, Any] = {"log": "db", "floor": 1e-10, "top": 80.0, "per"
 _ALL_MEL: Mapping[str, Mapping[str, Any]] = {
     **_MEL,
     "edge-impulse-mfcc": _EI_MFCC,
+    "librosa-chroma": {
+        **_MEL["librosa-mel"],
+        "bands": 12,
+        "slope": "chroma",
+        "norm": "none",
+        "row_norm": "max",
+    },
     "librosa-mfcc": {**_MEL["librosa-mel"], **_OF_A_CLIP, "coefficients": 20},
     "torchaudio-mel": _TORCHAUDIO,
     "torchaudio-mfcc": {**_TORCHAUDIO, **_OF_A_CLIP, "coefficients": 40},

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from crtgen.network.features.micro import integer_window, micro_channels, pcan_gains
 from crtgen.network.features.settings import MelSettings, MicroSettings, SoundSettings
 from crtgen.network.features.steps import Handle, Steps
-from crtgen.network.features.tables import cosines, mel_bank, window_of
+from crtgen.network.features.tables import chroma_bank, cosines, mel_bank, slope_weights, window_of
 from crtgen.network.ir import DType, Quant
 from crtgen.network.ops import (
     Add,
@@ -26,6 +26,7 @@ from crtgen.network.ops import (
     Mul,
     Pcan,
     Power,
+    ReduceMax,
     Rfft,
     Round,
     RoundedRatio,
@@ -44,6 +45,9 @@ _MOSTLY = 0.875
 
 # Bins that are computed at once where there are vectors.
 _GROUP = 4
+
+# Of a row without any power nothing is divided by 0: the least normal number of float32.
+_LEAST = 1.1754943508222875e-38
 
 _CORRECTION_BITS = 3
 _SNR_BITS = 12
@@ -69,6 +73,9 @@ def _logarithms(steps: Steps, s: MelSettings) -> Handle:
 
     def row() -> Handle:
         made = steps.bands("bank", _spectrum(steps, s, bins), bank[bins[0] : bins[1]])
+        if s.row_norm == "max":
+            greatest = steps.one(ReduceMax((0,), keep_dims=True), made)
+            made = steps.one(Div(), made, steps.one(Maximum(), greatest, steps.number(_LEAST)))
         return _normalized_energies(steps, s, made) if s.log == "pcen" else made
 
     bands = steps.rows(row)
@@ -104,7 +111,11 @@ def _with_deltas(steps: Steps, s: MelSettings, rows: Handle) -> Handle:
     # Rows, how they change, how that changes and so on: each the slope over some rows on both sides. That is
     # sum(n * (x[t + n] - x[t - n])) / (2 * sum(n * n)) for n from 1 on.
     # With ``interp``, a polynomial of degree 1 is fitted to the rows at either end: one slope for them all.
+    # Of ``orders``, the k-th is the k-th derivative, a constant, of a polynomial of degree k fitted to rows.
     parts = [rows]
+    if s.delta_kind == "orders":
+        weights = [slope_weights(reach, order) for order, reach in enumerate(s.deltas, 1)]
+        return steps.beside(rows, *(steps.summed(rows, w, s.delta_ends) for w in weights))
     for reach in s.deltas:
         places = np.arange(-reach, reach + 1)
         parts.append(steps.summed(parts[-1], places / np.square(places).sum(), s.delta_ends))
@@ -124,6 +135,8 @@ def _normalized(steps: Steps, s: MelSettings, rows: Handle) -> Handle:
 
 def _bank(s: MelSettings) -> npt.NDArray[np.float64]:
     # The filter bank; with ``energy``, a last band of all bins.
+    if s.slope == "chroma":
+        return chroma_bank(rate=s.rate, fft=s.fft, count=s.bands, tuning=s.tuning)
     bank = mel_bank(
         rate=s.rate,
         fft=s.fft,

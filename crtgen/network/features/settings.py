@@ -54,6 +54,8 @@ _CHOICES = {
     "floor_kind": ("max", "add", "zero"),
     "dct": ("ortho", "even"),
     "delta_ends": ("nearest", "interp"),
+    "delta_kind": ("slopes", "orders"),
+    "row_norm": ("none", "max"),
     "preemphasis_over": ("stream", "frame", "window"),
     "pad": ("none", "zero", "reflect"),
     "tail": ("drop", "zero"),
@@ -114,6 +116,8 @@ class MelSettings:
     scale: str = "htk"
     slope: str = "mel"
     norm: str = "none"
+    tuning: float = 0.0
+    row_norm: str = "none"
     log: str = "ln"
     floor: float = 1e-6
     floor_kind: str = "max"
@@ -134,6 +138,7 @@ class MelSettings:
     cmvn: int = 0
     deltas: tuple[int, ...] = ()
     delta_ends: str = "nearest"
+    delta_kind: str = "slopes"
     stack: int = 1
     quantum: float = 0.0
     zero_point: int = 0
@@ -159,9 +164,14 @@ class MelSettings:
         _require(
             0 <= self.coefficients <= self.bands, f"{self.coefficients} coefficients of {self.bands} bands"
         )
+        _require(abs(self.tuning) <= 1, f"a tuning of {self.tuning} bands; supported: -1 to 1")
         _require(self.cmvn % 2 == 1 or not self.cmvn, f"a cmvn of {self.cmvn} rows, not an odd number")
         good = all(type(reach) is int and 1 <= reach <= 50 for reach in self.deltas) and len(self.deltas) <= 3
         _require(good, f"deltas over {list(self.deltas)} rows", "up to three numbers from 1 to 50")
+        known = self.delta_kind == "slopes" or all(2 * n > k for k, n in enumerate(self.deltas, 1))
+        _require(
+            known, f"deltas of orders over {list(self.deltas)} rows", "an order needs as many rows around"
+        )
         _require(1 <= self.stack <= 64, f"a stack of {self.stack} frames; supported: 1 to 64")
         _require(self.floor > 1.2e-38, f"a floor of {self.floor}; supported: above 1.2e-38")
         if self.log == "pcen":

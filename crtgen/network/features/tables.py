@@ -4,18 +4,20 @@ Formulas are those of the libraries that presets are named after; tests compare 
 these libraries.
 """
 
+from math import factorial
+
 import numpy as np
 import numpy.typing as npt
 
 from crtgen.network.ir import Array
 
-__all__ = ["cosines", "mel_bank", "window_of"]
+__all__ = ["chroma_bank", "cosines", "mel_bank", "slope_weights", "window_of"]
 
 Doubles = npt.NDArray[np.float64]
 
 WINDOWS = ("hann", "hamming", "povey", "none")
 SCALES = ("htk", "slaney")
-SLOPES = ("mel", "hz", "bins", "kaldi", "none")
+SLOPES = ("mel", "hz", "bins", "kaldi", "chroma", "none")
 
 
 def window_of(kind: str, length: int, periodic: bool) -> Doubles:
@@ -75,6 +77,33 @@ def mel_bank(
         hertz = _hertz(edges, scale)
         bank *= 2.0 / (hertz[2:] - hertz[:-2])
     return bank
+
+
+def chroma_bank(*, rate: int, fft: int, count: int, tuning: float) -> Doubles:
+    """Return librosa's weights of bins for pitch classes from C on: ``[bins, count]``.
+
+    Each bin goes to the classes near its pitch, and counts most about five octaves above 27.5 Hz. ``tuning``
+    says by what part of a class A is above 440 Hz.
+    """
+    reference = 27.5 * 2.0 ** (tuning / count)
+    octaves = np.log2(np.arange(1, fft) * (rate / fft) / reference)
+    pitch = count * np.concatenate(([octaves[0] - 1.5], octaves))
+    widths = np.concatenate((np.maximum(np.diff(pitch), 1.0), [1.0]))
+    half = np.round(count / 2)
+    apart = np.remainder(pitch[:, None] - np.arange(count) + half + 10 * count, count) - half
+    bank = np.exp(-0.5 * (2 * apart / widths[:, None]) ** 2)
+    bank /= np.sqrt(np.square(bank).sum(axis=1, keepdims=True))
+    bank *= np.exp(-0.5 * ((pitch / count - 5.0) / 2) ** 2)[:, None]
+    return np.asarray(np.roll(bank, -3 * (count // 12), axis=1)[: fft // 2 + 1])
+
+
+def slope_weights(reach: int, order: int) -> Doubles:
+    """Return the weights of rows ``-reach`` to ``reach`` whose sum is the derivative of this order of the
+    polynomial of that degree that fits them best.
+    """
+    places = np.arange(-reach, reach + 1.0)
+    fit = np.linalg.pinv(np.vander(places, order + 1, increasing=True))
+    return np.asarray(fit[order] * factorial(order))
 
 
 def _between_bins(hertz: Doubles, rate: int, fft: int, count: int) -> Doubles:

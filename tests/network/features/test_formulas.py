@@ -167,6 +167,30 @@ def test_slopes_of_the_first_and_last_rows() -> None:
         Features("mlperf-kws", deltas=(4,), delta_ends="interp", per="window").transform(signal[:2800])
 
 
+def test_the_second_delta_is_a_curvature() -> None:
+    """scipy.signal.savgol_filter(deriv=2, polyorder=2, mode="interp"), as librosa's ``delta(order=2)``."""
+    signal = _signals()[0]
+    rows = Features("mlperf-kws").transform(signal).astype(np.float64)
+    fitted = np.array([2 * np.polyfit(np.arange(9), rows[i : i + 9], 2)[0] for i in range(len(rows) - 8)])
+    expected = np.concatenate([fitted[:1]] * 4 + [fitted] + [fitted[-1:]] * 4)
+    options: dict[str, Any] = {"deltas": (4, 4), "delta_ends": "interp", "per": "window"}
+    made = Features("mlperf-kws", delta_kind="orders", **options).transform(signal)
+    assert float(np.abs(made[:, 20:] - expected).max()) <= _CLOSE * float(np.ptp(expected))
+    slopes = Features("mlperf-kws", **options).transform(signal)
+    np.testing.assert_array_equal(made[:, :20], slopes[:, :20])
+    with pytest.raises(UsageError, match="deltas of orders"):
+        Features("mlperf-kws", delta_kind="orders", deltas=(1, 1, 1), per="window")
+
+
+def test_rows_of_chroma_have_a_greatest_value_of_1() -> None:
+    made = Features("librosa-chroma").transform(_signals()[0])
+    assert (made.max(axis=1) == 1.0).all()
+    assert made.min() >= 0
+    assert not Features("librosa-chroma").transform(np.zeros(4096, np.int16)).any()
+    with pytest.raises(UsageError, match="a tuning of 2"):
+        Features("librosa-chroma", tuning=2.0)
+
+
 def test_deltas_are_slopes_over_rows() -> None:
     signal = _signals()[0]
     rows = Features("mlperf-kws").transform(signal).astype(np.float64)

@@ -22,12 +22,14 @@ from tests.network.frontends.onnx.quantised import (
     Whole,
     added,
     averaged,
+    dense,
     expected,
     inputs,
     quantised,
     summed,
 )
 from tests.network.frontends.onnx.test_recurrent_integers import Form, recurrent_model
+from tests.proof.checker.changed import built_with
 from tests.proof.checker.mutations import flipped
 from tests.proof.checker.test_network import run
 from tests.support import nightly, require_tool
@@ -167,6 +169,49 @@ def test_a_changed_bit_is_rejected(
     file, path = built(board)
     at = place(read_image(path), function, name, which)
     assert not prove(flipped(path, at + byte, bit, tmp_path), file).is_proven
+
+
+def test_integers_at_both_ends(tmp_path: Path) -> None:
+    (tmp_path / "dense.onnx").write_bytes(dense())
+    network = Network(tmp_path / "dense.onnx")
+    for x in np.random.default_rng(4).integers(-128, 128, (20, 1, 12)):
+        (found,) = run(network, x)
+        np.testing.assert_array_equal(found, expected(dense(), x.astype(np.int8)).ravel())
+
+
+SHORT_WAY = {
+    "nearer ties": ("(half * 2U) - 1U)) > 2U", "(half * 2U) - 1U)) > 1U"),
+    "no ties": ("((moved + 2U) & ((half * 2U) - 1U)) > 2U", "half != 0U"),
+    "half a step lost": ("moved = first + half", "moved = first"),
+    "another step": (">> (right - 24)", ">> (right - 23)"),
+    "no sign": ("(x < 0) ? -nearest : nearest", "nearest"),
+    "a product less": (" + (middle >> 12);\n#else", ";\n#else"),
+}
+"""Changes of the short way of ``crt_scale_even`` that change results, the last one on M0+ only."""
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize(
+    ("board", "changes"),
+    [
+        ("rpi_pico", ["nearer ties"]),
+        nightly("rpi_pico", [*SHORT_WAY]),
+        nightly("mps2_an385", [*SHORT_WAY][:-1]),
+    ],
+)
+def test_rescaling_without_an_fpu(board: str, changes: list[str], tmp_path: Path) -> None:
+    """Sums are tried one by one: most take the short way, those near ties the long one."""
+    require_tool("arm-none-eabi-gcc")
+    file = tmp_path / "dense.onnx"
+    file.write_bytes(dense())
+    generated = api.load(file).compile(board).generate("standalone")
+    image = generated.build()
+    proof = prove(image.path, file)
+    assert proof.is_proven, proof.stopped or proof.first_reason
+    (header,) = (name for name in generated.project.sources if name.endswith("crt/kernel.h"))
+    for name in changes:
+        wrong = built_with(generated, header, SHORT_WAY[name])
+        assert not prove(wrong.path, file).is_proven, name
 
 
 @pytest.mark.parametrize(

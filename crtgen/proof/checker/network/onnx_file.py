@@ -4,6 +4,7 @@ DequantizeLinear and QuantizeLinear around a float operator mean that ONNX Runti
 uint8 tensor is represented as int8, with 128 subtracted from its values and its zero point.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,7 @@ class OnnxOperator:
 
 
 class OnnxFile:
-    """Tensors by index: floats at both ends of the network, quantised integers in between.
+    """Tensors by index: quantised integers, and floats or int8 at both ends of the network.
 
     Raises ``CorruptModelError`` for a file that cannot be read, ``Refusal`` for one that the checker does not
     follow.
@@ -87,7 +88,11 @@ class OnnxFile:
         self._open: dict[str, OnnxOperator] = {}
         self.operators: list[OnnxOperator] = []
         given = [v.name for v in graph.input if v.name not in self._arrays]
-        self.inputs = [self._real(name) for name in given]
+        types = {v.name: v.type.tensor_type.elem_type for v in graph.input}
+        self.inputs = [
+            self._whole_input(name, graph.node) if types[name] == onnx.TensorProto.INT8 else self._real(name)
+            for name in given
+        ]
         self._ends = frozenset(v.name for v in graph.output)
         for node in graph.node:
             self._add(node)
@@ -212,6 +217,16 @@ class OnnxFile:
 
     def _real(self, name: str) -> int:
         return self._new(name, self._shapes[name], None)
+
+    def _whole_input(self, name: str, nodes: Iterable[Any]) -> int:
+        # An input of int8; all that reads it has to agree about its scale (``_dequantize``).
+        readers = [n for n in nodes if n.op_type == "DequantizeLinear" and n.input[0] == name]
+        if not readers:
+            raise Refusal(f"the input {name!r} has no scale")
+        scale, zero = self._scale(readers[0])
+        if scale.size != 1:
+            raise Refusal("a tensor with several scales")
+        return self._new(name, self._shapes[name], Scaled(scale.reshape(1), zero))
 
     def _index(self, name: str) -> int:
         if name not in self._names:

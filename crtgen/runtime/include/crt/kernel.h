@@ -103,17 +103,14 @@ static inline uint32_t crt_half_even(uint32_t whole, uint32_t fraction)
     return whole + (((fraction + (whole & 1U)) > 0x80000000U) ? 1U : 0U);
 }
 
-/*
- * The float32 product of x and multiplier / 2^right as the nearest integer, halves to even. multiplier has 24 bits,
- * or is 0; right is 1 to 60. Results beyond 2^20 are only approximate.
- *
- * Without an FPU the roundings of float32 are spelled out: x to 24 bits, the product of 48 bits to 24, and the bits
- * that are shifted out. The product is kept as two values of 24 bits, high and low; high has as many bits as are
- * dropped.
- */
-static inline int32_t crt_scale_even(int32_t x, int32_t multiplier, int32_t right)
-{
 #if defined(CRT_NO_FPU)
+/*
+ * crt_scale_even for all arguments, with the roundings of float32 spelled out: x to 24 bits, the product of 48 bits
+ * to 24, and the bits that are shifted out. The product is kept as two values of 24 bits, high and low; high has as
+ * many bits as are dropped.
+ */
+static __attribute__((noinline, unused)) int32_t crt_scale_even_exact(int32_t x, int32_t multiplier, int32_t right)
+{
     uint32_t size = (x < 0) ? (0U - (uint32_t)x) : (uint32_t)x;
     if ((size >> 24) != 0U) {
         const int32_t places = 8 - (int32_t)__builtin_clz(size);
@@ -144,6 +141,38 @@ static inline int32_t crt_scale_even(int32_t x, int32_t multiplier, int32_t righ
         result = (kept == 0U) ? 0U : 1048576U;
     }
     return (x < 0) ? -(int32_t)result : (int32_t)result;
+}
+#endif
+
+/*
+ * The float32 product of x and multiplier / 2^right as the nearest integer, halves to even. multiplier has 24 bits,
+ * or is 0; right is 1 to 60. Results beyond 2^20 are only approximate.
+ *
+ * Without an FPU most products are so far from a half that their upper 24 bits, first, are enough. With 2^24 as the
+ * unit, the exact product is from first to below first + 2, since the form of M0+ leaves out a carry; and float32
+ * rounds it by half a unit at most, as it is below 2^24 units. After half a step of the result was added, everything
+ * from moved - 1/2 to moved + 5/2 has to be within one step, not at its ends: moved has to be 1 to 2 half - 3 in it.
+ */
+static inline int32_t crt_scale_even(int32_t x, int32_t multiplier, int32_t right)
+{
+#if defined(CRT_NO_FPU)
+    const uint32_t size = (x < 0) ? (0U - (uint32_t)x) : (uint32_t)x;
+    if (((size >> 24) == 0U) && ((uint32_t)(right - 28) <= 20U)) {
+#if defined(__ARM_ARCH_ISA_THUMB) && __ARM_ARCH_ISA_THUMB == 1 /* which has products of 32 bits only */
+        const uint32_t factor = (uint32_t)multiplier;
+        const uint32_t middle = ((size >> 12) * (factor & 0xFFFU)) + ((size & 0xFFFU) * (factor >> 12));
+        const uint32_t first = ((size >> 12) * (factor >> 12)) + (middle >> 12);
+#else
+        const uint32_t first = (uint32_t)(((uint64_t)size * ((uint32_t)multiplier << 8)) >> 32);
+#endif
+        const uint32_t half = UINT32_C(1) << (right - 25);
+        const uint32_t moved = first + half;
+        if (((moved + 2U) & ((half * 2U) - 1U)) > 2U) {
+            const int32_t nearest = (int32_t)(moved >> (right - 24));
+            return (x < 0) ? -nearest : nearest;
+        }
+    }
+    return crt_scale_even_exact(x, multiplier, right);
 #else
     const uint32_t bits = (uint32_t)(127 - right) << 23;
     float part;

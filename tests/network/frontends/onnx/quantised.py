@@ -289,6 +289,34 @@ def averaged(scale: float, zero: int) -> bytes:
     return bytes(made.SerializeToString())
 
 
+def dense(seed: int = 3) -> bytes:
+    """A layer of 12 to 4 with a bias, between tensors of int8 at both ends. Every 2048th sum is a tie."""
+    random = np.random.default_rng(seed)
+    weights, bias = random.integers(-127, 128, (4, 12)), random.integers(-9000, 9000, 4)
+    scales = {"x": 2**-5, "w": 3 * 2**-9, "b": 3 * 2**-14, "y": 2**-3}
+    zeros: dict[str, Whole | type[np.int32]] = {"x": np.int8, "w": np.int8, "b": np.int32, "y": np.int8}
+    kept = [
+        numpy_helper.from_array(weights.astype(np.int8), "w"),
+        numpy_helper.from_array(bias.astype(np.int32), "b"),
+    ]
+    for name, kind in zeros.items():
+        kept += [
+            numpy_helper.from_array(np.array(scales[name], np.float32), f"{name}_scale"),
+            numpy_helper.from_array(np.array({"x": 5, "y": -11}.get(name, 0), kind), f"{name}_zero"),
+        ]
+    nodes = [
+        helper.make_node("DequantizeLinear", [n, f"{n}_scale", f"{n}_zero"], [f"{n}_real"]) for n in "xwb"
+    ]
+    nodes.append(helper.make_node("Gemm", ["x_real", "w_real", "b_real"], ["sum"], transB=1))
+    nodes.append(helper.make_node("QuantizeLinear", ["sum", "y_scale", "y_zero"], ["y"]))
+    x, y = (
+        helper.make_tensor_value_info(n, TensorProto.INT8, [1, size]) for n, size in (("x", 12), ("y", 4))
+    )
+    graph = helper.make_graph(nodes, "dense", [x], [y], kept)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return bytes(made.SerializeToString())
+
+
 def pairs(scales: list[float], zeros: list[int]) -> tuple[Array, Array]:
     """Inputs of it that quantise to all pairs of int8."""
     whole = np.arange(-128, 128)

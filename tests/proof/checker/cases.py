@@ -23,6 +23,7 @@ _NAMES = """
     reduce_max_image reduce_min_channels greater_int8 equal_int8_outer less_equal_int8
     select_int8 select_int8_outer select_int16 arg_max_last arg_min_middle arg_max_vector
     batch_matmul_int8_0 batch_matmul_int8_3 batch_matmul_int8_outer batch_matmul_constant batch_matmul_int16_0
+    quantize_f32 quantize_f32_saturated quantize_f32_int16 dequantize_int8 dequantize_int16 dequantize_uint8
     batch_matmul_int16_3 svdf_int8 svdf_int16 svdf_batch
 """
 

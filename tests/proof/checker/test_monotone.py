@@ -102,3 +102,18 @@ def test_a_long_product_that_is_rounded() -> None:
         assert course(e) is None
     low, high = ((8 * n * 5 + (1 << 31)) >> 32 for n in (-(1 << 29), (1 << 29) - 1))
     assert course(rounded(5, shift=3, sign=29)) == Course(low, high, 1)
+
+
+def test_half_of_a_sum_that_is_rounded() -> None:
+    """What GCC makes of a product with 2^30: (x & 1) + (x >> 1), the half in 64 bits or in 32."""
+    x = WordOp("add", X, 5)
+    twice = [WordOp("lsl", x, 1) for _ in range(2)]
+    long_half = WordOp("high", WordOp("asr", twice[0], 31), twice[1], 2)
+    bit = WordOp("and", x, 1)
+    for half in (long_half, WordOp("asr", x, 1)):
+        assert course(WordOp("add", half, bit)) == course(WordOp("add", bit, half)) == Course(3, 511, 1)
+    assert course(WordOp("add", WordOp("and", X, 1), long_half)) is None  # of another word
+    assert course(WordOp("add", WordOp("high", WordOp("asr", twice[0], 31), twice[1], 3), bit)) is None
+    assert course(WordOp("add", WordOp("asr", x, 2), bit)) is None
+    y = LinearSum(0, {Symbol(0, 0, -(1 << 30), 1 << 30): 1})  # which wraps where it is shifted left
+    assert course(WordOp("add", WordOp("asr", y, 1), WordOp("and", y, 1))) is None

@@ -421,11 +421,36 @@ def _long_rounded(e: WordOp, leaf: Leaf, memo: _Memo) -> Course | None:
     # Return the course of a sum. That of an upper word and the highest bit of the lower one is the upper word
     # of the 64-bit value plus 2^31, since just that bit carries.
     for upper, bit in (e.args, e.args[::-1]):
+        if (
+            isinstance(bit, WordOp)
+            and bit.name == "and"
+            and bit.args[1] == 1
+            and _is_half(upper, bit.args[0])
+        ):
+            x = course_of(bit.args[0], leaf, memo)
+            inside = x is not None and x.low >= -(1 << 30) and x.high < 1 << 30
+            return _mapped(x, lambda v: v + 1 >> 1) if x is not None and inside else None
         if isinstance(bit, WordOp) and bit.name == "lsr" and _same(bit.args[1:], (31,)):
             whole = _long(upper, bit.args[0], leaf, memo)
             if whole is not None:
                 return _mapped(whole, lambda v: v + (1 << 31) >> 32)
     return _by_rules(e, leaf, memo)
+
+
+def _is_half(e: Word, x: Word) -> bool:
+    # True if a word is x >> 1, for x that may be shifted left by one bit: also as (x << 1) >> 2 in 64 bits,
+    # which is what compilers make of a product with 2^30.
+    if not isinstance(e, WordOp):
+        return False
+    if e.name == "asr":
+        return _same(e.args, (x, 1))
+    if e.name != "high" or e.args[2] != 2:
+        return False
+    sign, low = e.args[0], e.args[1]
+    if not isinstance(sign, WordOp) or (sign.name, *sign.args[1:]) != ("asr", 31):
+        return False
+    twice = (low, sign.args[0])
+    return all(isinstance(y, WordOp) and y.name == "lsl" and _same(y.args, (x, 1)) for y in twice)
 
 
 def _long(high: Word, low: Word, leaf: Leaf, memo: _Memo) -> Course | None:

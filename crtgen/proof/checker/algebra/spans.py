@@ -23,7 +23,7 @@ Span: TypeAlias = tuple[Any, Any]
 
 _Memo = dict[int, Span]
 # Spans that are looked at, at most.
-_MOST = 1 << 21
+_MOST = 1 << 24
 _TOP = 1 << 31
 
 

@@ -1,6 +1,7 @@
 """Element-wise layers of one or two tensors."""
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,6 @@ __all__ = [
     "Composed",
     "DifferenceLayer",
     "ElementLayer",
-    "EluLayer",
     "ExtremeLayer",
     "HardSwishLayer",
     "PreluLayer",
@@ -40,6 +40,7 @@ __all__ = [
     "RescalingLayer",
     "RsqrtLayer",
     "Sigmoid",
+    "TabulatedLayer",
     "sigmoid16",
 ]
 
@@ -326,8 +327,12 @@ class AbsoluteLayer(ElementLayer):
         return requantize(abs(operands[0]), *self.factor)
 
 
-class EluLayer(ElementLayer):
-    """ELU of int8: a table that TFLite Micro computes in float32."""
+class TabulatedLayer(ElementLayer):
+    """EXP, LOG, ELU, GELU, and LOGISTIC and TANH with any output scale, of int8.
+
+    TensorFlow Lite computes them in float32 for all 256 inputs (LUTPopulate, lut.h). A function of the C
+    library is taken as its exact value, rounded to float32.
+    """
 
     def read(self) -> None:
         f, (x,), y = self.file, self.operator.inputs, self.operator.output
@@ -335,12 +340,51 @@ class EluLayer(ElementLayer):
             raise Refusal("of another type than int8")
         self.limits, self.input_step = f.limits(y, 0), np.float32(f.scale(x))
         self.per_output = np.float32(1) / np.float32(f.scale(y))
+        self.least = float(np.float32(-128 - f.zero_point(y)) * np.float32(f.scale(y)))
+        self.real = _OF_REALS[self.operator.code]
+        if self.operator.code == _B.GELU and self.operator.options(tflite.GeluOptions).Approximate():
+            self.real = _gelu_by_tanh
 
     def of(self, *operands: Any) -> Any:
-        real = self.input_step * np.asarray(operands[0]).astype(np.float32)
-        below = np.exp(np.minimum(real, 0).astype(np.float64)).astype(np.float32) - np.float32(1)
-        made = (np.where(real < 0, below, real) * self.per_output).astype(np.float64)
-        return np.where(made < 0, np.ceil(made - 0.5), np.floor(made + 0.5)).astype(np.int64)
+        numbers = self.input_step * np.asarray(operands[0]).astype(np.float32)
+        found = np.array([self._real(float(x)) for x in numbers.ravel()], np.float32).reshape(numbers.shape)
+        steps = np.clip((found * self.per_output).astype(np.float64), -1e6, 1e6)
+        return np.where(steps < 0, np.ceil(steps - 0.5), np.floor(steps + 0.5)).astype(np.int64)
+
+    def _real(self, x: float) -> float:
+        if self.operator.code == _B.LOG and x <= 0:
+            return self.least
+        return self.real(x)
+
+
+def _exp(x: float) -> float:
+    return math.exp(min(x, 80.0))  # beyond every output
+
+
+def _elu(x: float) -> float:
+    return float(np.float32(math.exp(x)) - np.float32(1)) if x < 0 else x
+
+
+def _gelu(x: float) -> float:
+    return 0.5 * x * math.erfc(-x * math.sqrt(0.5))
+
+
+def _gelu_by_tanh(x: float) -> float:
+    return 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def _sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x)) if x > -80 else 0.0
+
+
+_OF_REALS: dict[int, Callable[[float], float]] = {
+    _B.EXP: _exp,
+    _B.LOG: math.log,
+    _B.ELU: _elu,
+    _B.GELU: _gelu,
+    _B.LOGISTIC: _sigmoid,
+    _B.TANH: math.tanh,
+}
 
 
 class RsqrtLayer(ElementLayer):

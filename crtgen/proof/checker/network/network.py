@@ -19,7 +19,6 @@ from crtgen.proof.checker.network.elementwise import (
     Composed,
     DifferenceLayer,
     ElementLayer,
-    EluLayer,
     ExtremeLayer,
     HardSwishLayer,
     PreluLayer,
@@ -27,6 +26,7 @@ from crtgen.proof.checker.network.elementwise import (
     RescalingLayer,
     RsqrtLayer,
     Sigmoid,
+    TabulatedLayer,
 )
 from crtgen.proof.checker.network.file import ModelFile, NetworkOperator
 from crtgen.proof.checker.network.layer import Layer, Value
@@ -78,7 +78,7 @@ _LAYERS: dict[int | str, type[Layer]] = {
     _B.TANH: Sigmoid,
     _B.HARD_SWISH: HardSwishLayer,
     _B.ABS: AbsoluteLayer,
-    _B.ELU: EluLayer,
+    **dict.fromkeys((_B.ELU, _B.EXP, _B.GELU, _B.LOG), TabulatedLayer),
     _B.RSQRT: RsqrtLayer,
     **dict.fromkeys(COMPARISONS, ComparisonLayer),
     _B.REDUCE_MAX: ExtremeAlongAxes,
@@ -164,10 +164,18 @@ class Network:
         ends = any(map(self._is_real, operator.inputs)), any(map(self._is_real, operator.outputs))
         if any(ends) and isinstance(operator.code, int):
             kind = _OF_REALS.get((operator.code, *ends))
+        if kind is Sigmoid and self._has_own_scale(operator):
+            kind = TabulatedLayer
         if kind is None:
             where, of = f"{self.path.name}, operator {operator.number}", " of float32" if any(ends) else ""
             raise UnsupportedError(f"{operator.name}{of} has no proof yet", where=where)
         return kind(self, operator)
+
+    def _has_own_scale(self, operator: NetworkOperator) -> bool:
+        # TensorFlow Lite Micro has one output scale for LOGISTIC and TANH of int8; exporters write others.
+        usual = (1 / 256, -128) if operator.code == _B.LOGISTIC else (1 / 128, 0)
+        y = operator.output
+        return self.file.kind(y).bits == 8 and (self.file.scale(y), self.file.zero_point(y)) != usual
 
     def _is_real(self, tensor: int) -> bool:
         return tensor >= 0 and self.file.is_real(tensor)

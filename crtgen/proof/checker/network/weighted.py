@@ -29,7 +29,8 @@ class _Weighted(SumLayer):
         self.biases = np.zeros(channels, np.int64) if bias < 0 else f.constant(bias)
         if self.biases is None:
             raise Refusal("the bias must be constant")
-        self.is_long = bias >= 0 and f.type(bias) == tflite.TensorType.INT64
+        # Sums of int16 without a bias, or with one of 64 bits, are 64 bits wide, and rounded once.
+        self.is_long = self.type.bits == 16 and (bias < 0 or f.type(bias) != tflite.TensorType.INT32)
         self.limits, self.zero = f.limits(y, activation), f.zero_point(y)
         self.input_zero = f.zero_point(x)
         self.factors = [quantized_multiplier(v) for v in self.scales(x, w, channels)]

@@ -787,10 +787,10 @@ static inline uint32_t crt_uint32f(float x)
     return (x >= 2147483648.0f) ? (uint32_t)x : (uint32_t)crt_int32f(x);
 }
 
-/* The nearest integer, halves away from zero; saturating. */
+/* The nearest integer, halves away from zero, of a number between -2^31 and 2^31. */
 static inline int32_t crt_nearest(float x)
 {
-    const int32_t cut = crt_int32f(x);
+    const int32_t cut = (int32_t)x;
     const float rest = x - (float)cut;
     return cut + ((rest >= 0.5f) ? 1 : 0) - ((rest <= -0.5f) ? 1 : 0);
 }

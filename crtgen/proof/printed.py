@@ -107,7 +107,8 @@ def _application(proof: Proof) -> list[str]:
     said += [f"the steps of {proof.model}_step compute the same"] * found.steps
     said += [f"{proof.model}_push computes the same, {_rows_of(found)} in a call"] if found.pushes else []
     said += ["the description of the tensors is the network's"] * found.described
-    said += ["a host's copies to inputs and from outputs move their bytes"] * found.served
+    if found.served:
+        said.append("a host's copies to inputs and from outputs move their bytes, and its runs compute once")
     if found.conversions.followed:
         said.append(_conversions(found.conversions))
     return [f"application: {'; '.join(said)}"] if said else []

@@ -39,6 +39,7 @@ def test_an_image_without_a_server() -> None:
 
 _COPIED = "(void)memcpy(data, cursor->at, (size_t)size);"
 _SENT = "crt_reply_data(server, data, (uint32_t)size);"
+_EXECUTOR, _RAN = "runtime/src/crt_executor.c", "server->run_error = model->run();"
 _WITHIN = "(size <= (tensors[i].nbytes - offset))"
 
 
@@ -69,6 +70,10 @@ _WITHIN = "(size <= (tensors[i].nbytes - offset))"
         nightly(_SERVER, _SENT, _SENT.replace("data,", "tensor.data,"), "1 bytes from offset 9 of output 0"),
         nightly(_SERVER, _SENT, f"data[0] = 0; {_SENT}", "does not leave what it ought to"),
         (_MEMORY, "tensors[i].nbytes) && " + _WITHIN, "tensors[i].nbytes)", "offset 64 of input 0"),
+        # A run of what was set, once.
+        (_EXECUTOR, _RAN, f"(void)model->run(); {_RAN}", "crt_executor_run does not call"),
+        nightly(_EXECUTOR, _RAN, f"*(uint8_t *)model->inputs[0].data ^= 1u; {_RAN}", "does not call"),
+        nightly(_EXECUTOR, _RAN, f"{_RAN} *(uint8_t *)model->outputs[0].data ^= 1u;", "changes what"),
     ],
 )
 def test_a_wrong_copy(file: str, old: str, new: str, reason: str) -> None:

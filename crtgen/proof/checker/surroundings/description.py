@@ -11,14 +11,14 @@ letters of its own tensor's name, unless the generator would not keep that name.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from crtgen.proof.checker.binary.image import DecodedImage, image_bytes
 from crtgen.proof.checker.network.network import Network
 from crtgen.proof.checker.refusal import Refusal
 from crtgen.proof.checker.surroundings.places import BOTH, places, size_of
 
-__all__ = ["compare_description", "is_name_of"]
+__all__ = ["compare_description", "is_name_of", "tensor_spans"]
 
 _TENSOR, _MODEL = 24, 44
 """Sizes of ``crt_tensor``: name, data, shape, bytes, dimensions, type; and of ``crt_model``."""
@@ -138,6 +138,17 @@ def _compare_model(image: DecodedImage, network: Network, name: str, keeps_input
     ):
         if not is_right:
             raise Refusal(f"{name}_model {what}")
+
+
+def tensor_spans(image: DecodedImage) -> Iterator[tuple[int, int]]:
+    """Yield the first address and the end of each tensor that the image's models have."""
+    (count,) = _words(image, image.symbols["crt_num_models"], 2)
+    for model in _words(image, image.symbols["crt_models"], 4 * count):
+        words = _words(image, model, _MODEL)
+        for first, number in ((words[3], words[5] & 0xFFFF), (words[4], words[5] >> 16)):
+            for k in range(number):
+                _, at, _, size, *_ = _words(image, first + _TENSOR * k, _TENSOR)
+                yield at, at + size
 
 
 def _is_listed(image: DecodedImage, model: int) -> bool:

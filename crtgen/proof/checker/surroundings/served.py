@@ -17,6 +17,9 @@ own memory may have been written. For each output the pieces have to be answered
 A request for one byte more than a tensor has, at either end, has to be refused, and to write nothing. The
 server keeps bits for which inputs were set, and which model used the arena last: each request is followed
 with none of its bits set, and with all of them.
+
+``crt_executor_run``, which a request for a run leads to, is followed with a stand-in for ``<model>_compute``:
+it is called once, the arena is as it was set, and what it leaves there is still there in the end.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,18 +27,20 @@ from itertools import product
 from typing import NamedTuple
 
 from crtgen.proof.checker.algebra.value import M32, STACK_TOP, Byte, Symbol, Word, signed, unknown
-from crtgen.proof.checker.binary.image import DecodedImage
+from crtgen.proof.checker.binary.image import DecodedImage, image_bytes
 from crtgen.proof.checker.core.layout import allow_stack
 from crtgen.proof.checker.core.machine import Machine
 from crtgen.proof.checker.network.network import Network
 from crtgen.proof.checker.refusal import Refusal
+from crtgen.proof.checker.surroundings.description import tensor_spans
 from crtgen.proof.checker.surroundings.places import BOTH, places, size_of, tensors_of
 
 __all__ = ["follow_copies"]
 
 _COPY = "crt_serve_copy"
 _REPLACED = ("crt_reply_null", "crt_reply_data", "crt_fail", "crt_pool_owns")
-_NEEDED = (_COPY, *_REPLACED, "crt_models", "crt_num_models")
+_RUN = "crt_executor_run"
+_NEEDED = (_COPY, _RUN, *_REPLACED, "crt_models", "crt_num_models")
 _SERVER, _CURSOR, _RECEIVE = 0xC3000000, 0xC4000000, 0xC5000000
 """Addresses of a server, of the cursor in a request, and of the receive buffer, which no image uses."""
 _SERVER_BYTES, _RECEIVE_BYTES = 0x4000, 2048
@@ -45,8 +50,8 @@ _BEFORE = 15
 """Bytes of a packet before a request's body: the session's, the length, and the code."""
 _CHANGED, _FRAME = (0, 1, 2, 3, 12, 14), 64
 _MOST_INSTRUCTIONS = 50_000_000
-_PAYLOAD, _HELD = -6, -7
-"""Tensors of the symbols that stand for a payload, and for what memory holds."""
+_PAYLOAD, _HELD, _LEFT = -6, -7, -8
+"""Tensors of the symbols that stand for a payload, and for what memory holds before and after a run."""
 _CPU = 1
 
 
@@ -71,19 +76,22 @@ def follow_copies(image: DecodedImage, network: Network, name: str) -> frozenset
     for which in BOTH:
         for k in range(len(tensors_of(network.file, which))):
             copies.follow(which, k)
+    copies.follow_run()
     return frozenset(copies.machine.code)
 
 
 class _CopiesRun:
     def __init__(self, image: DecodedImage, network: Network, name: str) -> None:
-        self.image, self.network, self.file = image, network, network.file
+        self.image, self.name, self.network, self.file = image, name, network, network.file
+        self.models = int.from_bytes(image_bytes(image, image.symbols["crt_num_models"], 2), "little")
         self.at = {which: places(image, network, name, which) for which in BOTH}
         self.machine = Machine(image, _MOST_INSTRUCTIONS)
         allow_stack(self.machine)
         arenas = image.arenas(name).values()
-        own = ((_SERVER, _SERVER_BYTES), (_CURSOR, 12), (_RECEIVE, _RECEIVE_BYTES))
+        own = ((_SERVER, _SERVER_BYTES), (_CURSOR, 24), (_RECEIVE, _RECEIVE_BYTES))
         for first, end in (*arenas, *((first, first + size) for first, size in own)):
             self.machine.memory.allow(first, end)
+        self.published = list(tensor_spans(image))
         self.held = {a: Symbol(_HELD, a, -128, 127) for low, high in arenas for a in range(low, high)}
         self.answer: tuple[str, int, int] | None = None
         for function in _REPLACED:
@@ -134,6 +142,34 @@ class _CopiesRun:
                     f"{self._call_of(request)} is answered by {self.answer}, and ends with {status}"
                 )
 
+    def follow_run(self) -> None:
+        """Follow what a request for a run calls: the network, once, with the inputs that were set."""
+        machine, memory, symbols = self.machine, self.machine.memory, self.image.symbols
+        before, after = ({a: Symbol(n, a, -128, 127) for a in self.held} for n in (_HELD, _LEFT))
+        calls = list[bool]()
+
+        def computed(_: Machine) -> None:
+            calls.append(all(memory.byte(a) is symbol for a, symbol in before.items()))
+            for a, symbol in after.items():
+                memory.store_byte(a, symbol)
+            machine.spoil(_CHANGED, 0)
+            machine.r[0] = 0
+
+        machine.instead[symbols[f"{self.name}_compute"]] = computed
+        for a, symbol in before.items():
+            memory.store_byte(a, symbol)
+        self._configure(M32)
+        models = [memory.load(symbols["crt_models"] + 4 * i) for i in range(self.models)]
+        # server, values, codes, count, index, timing: struct crt_call
+        for i, word in enumerate((_SERVER, 0, 0, 0, models.index(symbols[f"{self.name}_model"]), 0)):
+            memory.store(_CURSOR + 4 * i, word)
+        machine.r[:13] = [_CURSOR, *(unknown() for _ in range(12))]
+        machine.run(symbols[_RUN], STACK_TOP)
+        if machine.r[0] != 0 or calls != [True]:
+            raise Refusal(f"{_RUN} does not call {self.name}_compute once with the inputs that were set")
+        if not all(memory.byte(a) is symbol for a, symbol in after.items()):
+            raise Refusal(f"{_RUN} changes what {self.name}_compute left")
+
     def _requests(self, which: str, k: int, size: int) -> Iterator[_HostCopy]:
         for is_set in (True,) if which == "input" else (False,):
             for offset in range(0, size, _PIECE):
@@ -145,9 +181,8 @@ class _CopiesRun:
                     yield _HostCopy(which, k, offset, 1, is_set)
 
     def _is_of_a_tensor(self, address: int) -> bool:
-        # Also a tensor's end, from where no bytes are of it.
-        spans = [(at, at + self._bytes_of(w, k)) for w in BOTH for k, at in enumerate(self.at[w])]
-        return any(low <= address < high for low, high in spans)
+        # Of any model of the image, for example in an arena that models share.
+        return any(low <= address < high for low, high in self.published)
 
     def _call_of(self, request: _HostCopy) -> str:
         verb = "to" if request.is_set else "from"
@@ -157,9 +192,7 @@ class _CopiesRun:
     def _send(self, request: _HostCopy, payload: list[Symbol], rest: int) -> None:
         # A call of the function with the request's body in the receive buffer.
         memory, machine = self.machine.memory, self.machine
-        for i in range(_SERVER >> 2, _SERVER + _SERVER_BYTES >> 2):
-            memory.words[i] = rest
-        self._configure()
+        self._configure(rest)
         at, end = _RECEIVE + _BEFORE, self._put_body(request, payload)
         for place, word in ((0, at), (4, end), (8, 0)):
             memory.store(_CURSOR + place, word)
@@ -168,12 +201,16 @@ class _CopiesRun:
         self.answer = None
         machine.run(self.image.symbols[_COPY], STACK_TOP)
 
-    def _configure(self) -> None:
-        # The server's configuration, which comes first in it: crt/server.h.
+    def _configure(self, rest: int) -> None:
+        # The configuration, which comes first in a server: crt/server.h. The last two words say that there is
+        # neither code of TVM's nor a slot.
         symbols, memory = self.image.symbols, self.machine.memory
-        count = memory.half(symbols["crt_num_models"], signed=False)
-        words = (unknown(), _RECEIVE, _RECEIVE_BYTES, unknown(), unknown(), symbols["crt_models"], count)
-        for i, word in enumerate((*words, unknown(), unknown(), symbols.get("crt_params", 0))):
+        for i in range(_SERVER >> 2, _SERVER + _SERVER_BYTES >> 2):
+            memory.words[i] = rest
+        models = symbols["crt_models"], self.models
+        words: list[Word] = [unknown(), _RECEIVE, _RECEIVE_BYTES, unknown(), unknown(), *models]
+        words += [unknown(), unknown(), symbols.get("crt_params", 0), 0, 0]
+        for i, word in enumerate(words):
             memory.store(_SERVER + 4 * i, word)
 
     def _put_body(self, request: _HostCopy, payload: list[Symbol]) -> int:

@@ -194,6 +194,13 @@ def test_what_is_wrong_with_a_gate(tmp_path: Path, gate: str, said: str) -> None
         load(_gated(tmp_path, gate))
 
 
+def test_a_gate_without_a_decision(tmp_path: Path) -> None:
+    file = _gated(tmp_path, "")
+    file.write_text(file.read_text().partition("[decision]")[0])
+    with pytest.raises(UsageError, match=r"needs a \[network\] and a \[decision\]"):
+        load(file)
+
+
 def test_a_gate_of_other_rows_is_refused(tmp_path: Path) -> None:
     file = _gated(tmp_path, "")
     other = sound_dir() / "networks" / "str_ww_ref_model.tflite"

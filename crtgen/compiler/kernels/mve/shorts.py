@@ -20,11 +20,21 @@ from crtgen.compiler.kernels.mve.elements import (
 from crtgen.network.ir import DType, Signature
 from crtgen.network.ops import INT16, Add, AddParams, Mul, Quantize, Relu, RequantizeParams, Sub
 from crtgen.network.ops.activation import LeakyRelu
-from crtgen.network.ops.arithmetic import Prelu, PreluParams
+from crtgen.network.ops.arithmetic import Prelu, PreluParams, SquaredDifference
 from crtgen.network.ops.binary import FusedAddParams
 from crtgen.network.ops.compare import Maximum, Minimum
+from crtgen.network.ops.scheme import is_plain
 
-__all__ = ["extreme", "leaky_relu", "prelu", "product", "relu", "requantize", "sums"]
+__all__ = [
+    "extreme",
+    "leaky_relu",
+    "prelu",
+    "product",
+    "relu",
+    "requantize",
+    "squared_difference_of_shorts",
+    "sums",
+]
 
 _HALF = 1 << 30
 _LOADS = {DType.INT8: ("vldrb.s32", "ldrsb", 4), DType.INT16: ("vldrh.s32", "ldrsh", 8)}
@@ -127,6 +137,38 @@ def product(op: Mul, sig: Signature, target: Target) -> Kernel | None:
         return ElementSteps(vector, read.entry)
 
     return elementwise("mve product", sig, target, way, steps, _form(DType.INT16, (p.act_min, p.act_max)))
+
+
+@design(SquaredDifference, types=(DType.INT16,), needs="mve", weights=None)
+def squared_difference_of_shorts(op: SquaredDifference, sig: Signature, target: Target) -> Kernel | None:
+    """Rescale both operands, as TFLite does, then the square of their difference, which is at most 2^30."""
+    if is_plain(sig.x):
+        return None
+    p, way = op.parameters(sig), walk(sig)
+    if p.left_shift or p.output_offset or p.first[0] or p.second[0]:
+        return None
+    both = (p.first[1:], p.second[1:])
+
+    def steps(o: Operands) -> ElementSteps:
+        f = o.f
+        x, y, read = _pair(o, way, (DType.INT16, DType.INT16))
+        spare = f.vector("signs")
+        scales = [_scale(f, spare, *both[i]) for i in way.order]
+        last = _scale(f, spare, p.multiplier, p.shift)
+
+        def vector() -> str:
+            read.vector()
+            scales[0](x)
+            scales[1](y)
+            f("vsub.i32", x, x, y)
+            f("vmul.i32", x, x, x)
+            last(x)
+            f("vqmovnb.s32", x, x)
+            return x
+
+        return ElementSteps(vector, read.entry)
+
+    return elementwise("mve squared difference", sig, target, way, steps, _form(DType.INT16))
 
 
 @design(Relu, types=(DType.INT16,), needs="mve")

@@ -20,24 +20,26 @@ SMALL = (
     "keras_tcn_int8",
     "onnx2tf_mobile_int8",
 )
+ROUNDED_ONCE = ("keras_gelu_int16",)
+"""TensorFlow Lite rounds the sums of its fully connected layers once, TensorFlow Lite Micro twice."""
 LARGE = ("keras_unet_int8", "onnx2tf_unet_int8")
 
 
-@pytest.mark.parametrize("name", [*SMALL, *(nightly(name) for name in LARGE)])
+@pytest.mark.parametrize("name", [*SMALL, *ROUNDED_ONCE, *(nightly(name) for name in LARGE)])
 def test_meaning(name: str) -> None:
-    """As the exporter's runtime computed it, to the last bit."""
+    """As the exporter's runtime computed it, to the last bit if that rounds as TensorFlow Lite Micro does."""
     network, outputs = Network(FILES / f"{name}.tflite"), np.load(FILES / f"{name}.npz")
     x, wanted = outputs["case0_input0"], outputs["case0_output0"].ravel()
     (found,) = run(network, x.view(np.int32) if x.dtype == np.float32 else x)
     if wanted.dtype == np.float32:
         found = found.astype(np.int32).view(np.float32)
-    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-4 if name in ROUNDED_ONCE else 0)
 
 
 @pytest.mark.qemu
 @pytest.mark.nightly
 @pytest.mark.parametrize("board", ["mps2_an386", "mps3_an547"])
-@pytest.mark.parametrize("name", SMALL + LARGE)
+@pytest.mark.parametrize("name", SMALL + ROUNDED_ONCE + LARGE)
 def test_proven(name: str, board: str) -> None:
     require_tool("arm-none-eabi-gcc")
     file = FILES / f"{name}.tflite"

@@ -17,6 +17,8 @@ __all__ = [
     "exp_negative",
     "high_mul",
     "input_radius",
+    "interpolated",
+    "interpolation_table",
     "inverse_square_root",
     "logistic_q4",
     "quantized_multiplier",
@@ -109,6 +111,41 @@ def sigmoid_table() -> Any:
     table = np.rint(65536 / (1 + np.exp(-np.arange(256) / 24))).astype(np.int64)
     table[list(_ABOVE)] += 1
     return table
+
+
+Transform = Callable[[float], float]
+
+
+def interpolation_table(transform: Transform, scale: float, out_scale: float) -> Ints:
+    """Return the 513 entries of a function of int16, all in float32 (TFLite's LUTPopulateInt16, lut.h).
+
+    Each entry is moved by half of the interpolation's error in the middle of its interval. Zero points are 0.
+    """
+    f32 = np.float32
+    low, high = f32(scale) * f32(-0x8000), f32(scale) * f32(0x7FFF)
+    step = (high - low) / f32(512)
+    inverse = f32(0x10000) / (f32(out_scale) * f32(0x7FFF) - f32(out_scale) * f32(-0x8000))
+    places = [low + f32(i) * step for i in range(513)]
+    values = [f32(transform(float(x))) * inverse for x in (*places[:512], high)]
+    following = [f32(transform(float(low + f32(i + 1) * step))) * inverse for i in range(512)]
+    middles = [f32(transform(float(x + step / f32(2)))) * inverse for x in places[:512]]
+    table = []
+    for here, after, middle in zip(values, following, middles, strict=False):
+        error = _away((after + _away(here)) / f32(2)) - _away(middle)
+        table.append(_away(here) - _away(error / f32(2)))
+    made: Ints = np.clip(np.array([*table, _away(values[512])]), -0x8000, 0x7FFF).astype(np.int64)
+    return made
+
+
+def _away(x: Any) -> Any:
+    # To the nearest integer, halves away from zero, as a float32.
+    return np.float32(math.copysign(math.floor(abs(float(x)) + 0.5), float(x)))
+
+
+def interpolated(table: Ints, x: Any) -> Any:
+    """Return values between two entries of a table of int16 (TFLite's LUTLookup)."""
+    place, part = 256 + (x >> 7), x & 127
+    return table[place] + ((table[place + 1] - table[place]) * part + 64 >> 7)
 
 
 def _saturated_left(v: Any, n: int) -> Any:

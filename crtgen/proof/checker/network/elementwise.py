@@ -12,6 +12,8 @@ from crtgen.proof.checker.algebra.value import Symbol, Word
 from crtgen.proof.checker.network.arithmetic import (
     Ints,
     input_radius,
+    interpolated,
+    interpolation_table,
     inverse_square_root,
     logistic_q4,
     quantized_multiplier,
@@ -328,24 +330,28 @@ class AbsoluteLayer(ElementLayer):
 
 
 class TabulatedLayer(ElementLayer):
-    """EXP, LOG, ELU, GELU, and LOGISTIC and TANH with any output scale, of int8.
+    """EXP, LOG, ELU, GELU, and LOGISTIC and TANH of int8 with any output scale.
 
-    TensorFlow Lite computes them in float32 for all 256 inputs (LUTPopulate, lut.h). A function of the C
-    library is taken as its exact value, rounded to float32.
+    TensorFlow Lite computes them in float32 for all 256 values of int8 (LUTPopulate, lut.h), or for 513 of
+    int16, with lines between. A function of the C library is taken as its exact value, rounded to float32.
     """
 
     def read(self) -> None:
         f, (x,), y = self.file, self.operator.inputs, self.operator.output
-        if self.type.bits != 8:
-            raise Refusal("of another type than int8")
         self.limits, self.input_step = f.limits(y, 0), np.float32(f.scale(x))
         self.per_output = np.float32(1) / np.float32(f.scale(y))
-        self.least = float(np.float32(-128 - f.zero_point(y)) * np.float32(f.scale(y)))
+        self.least = float(np.float32(self.type.low - f.zero_point(y)) * np.float32(f.scale(y)))
         self.real = _OF_REALS[self.operator.code]
         if self.operator.code == _B.GELU and self.operator.options(tflite.GeluOptions).Approximate():
             self.real = _gelu_by_tanh
+        if self.type.bits == 16:
+            if f.kind(x) != self.type or f.zero_point(x) or f.zero_point(y) or self.operator.code == _B.ELU:
+                raise Refusal("of int16 with a zero point")
+            self.table = interpolation_table(self._real, f.scale(x), f.scale(y))
 
     def of(self, *operands: Any) -> Any:
+        if self.type.bits == 16:
+            return interpolated(self.table, np.asarray(operands[0]))
         numbers = self.input_step * np.asarray(operands[0]).astype(np.float32)
         found = np.array([self._real(float(x)) for x in numbers.ravel()], np.float32).reshape(numbers.shape)
         steps = np.clip((found * self.per_output).astype(np.float64), -1e6, 1e6)

@@ -141,7 +141,7 @@ def product(op: Mul, sig: Signature, target: Target) -> Kernel | None:
 
 @design(SquaredDifference, types=(DType.INT16,), needs="mve", weights=None)
 def squared_difference_of_shorts(op: SquaredDifference, sig: Signature, target: Target) -> Kernel | None:
-    """Rescale both operands, as TFLite does, then the square of their difference, which is at most 2^30."""
+    # Both operands are rescaled, as in TFLite, then the square of their difference, which is at most 2^30.
     if is_plain(sig.x):
         return None
     p, way = op.parameters(sig), walk(sig)

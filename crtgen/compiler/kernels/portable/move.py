@@ -91,7 +91,6 @@ def identity(op: Identity, sig: Signature, target: Target) -> Kernel:
 
 @design(Transpose)
 def transpose(op: Transpose, sig: Signature, target: Target) -> Kernel:
-    """Copy runs of elements that stay together, in the order of the output."""
     return _move("transpose", op, sig)
 
 
@@ -107,7 +106,6 @@ def concat(op: Concat, sig: Signature, target: Target) -> Kernel:
 
 @design(Pad)
 def pad(op: Pad, sig: Signature, target: Target) -> Kernel:
-    """Fill the border with the value, then copy the input's rows."""
     fill, dtype = op.fill(sig), sig.y.dtype
     alike = dtype.itemsize == 1 or fill == 0
     value = str(int(fill) % 256) if alike else c_number(fill, dtype.c_name)

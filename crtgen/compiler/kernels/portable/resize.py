@@ -46,7 +46,6 @@ def bilinear(op: ResizeBilinear, sig: Signature, target: Target) -> Kernel:
 
 @design(ResizeBytes, types=(DType.INT8,))
 def bytes_by_floats(op: ResizeBytes, sig: Signature, target: Target) -> Kernel:
-    """Compute each byte from four float32 products."""
     work = Work().block("element", sig.y.elements).block("pixel", sig.y.elements // sig.x.shape[3])
     consts = bilinear_consts(op, sig)
     return Kernel("bytes by floats", "resize_bytes.c.j2", bilinear_view(op, sig), consts, work=work)

@@ -78,12 +78,12 @@ class RowStage:
 
     @property
     def is_blended(self) -> bool:
-        """True if each row is made of two rows of the image, which tables name: the image has to be whole."""
+        # Each row is made of two rows of the image, which tables name: the image has to be whole.
         return isinstance(self.op, ResizeBilinear | ResizeBytes)
 
     @property
     def is_enlarged(self) -> bool:
-        """True if a row of the image is needed for several rows of outputs, so that it cannot pass by."""
+        # A row of the image is needed for several rows of outputs, so that it cannot pass by.
         return self.repeats > 1 or self.is_blended
 
     def unread(self, made: Rows) -> Rows:

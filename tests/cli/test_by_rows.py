@@ -68,12 +68,11 @@ def test_the_header_says_what_to_call(tmp_path: Path) -> None:
     assert "#define DIGITS_ROWS 8\n#define DIGITS_ROW_ELEMENTS 8\n" in header
     assert "int32_t digits_push(const int8_t *rows, int32_t count);" in header
     assert "void digits_restart(void);" in header
-    assert "for (uint32_t i = 0; i < DIGITS_ROW_ELEMENTS; i++)" in header, (
-        "a row of real numbers is quantised"
-    )
+    source = (tmp_path / "model" / "digits.c").read_text()
+    assert "for (uint32_t i = 0; i < DIGITS_ROW_ELEMENTS; i++)" in source, "a row of floats is quantised"
     assert "input_places" not in header
     assert not list((tmp_path / "model").glob("*registry*"))
-    assert "digits_image" not in (tmp_path / "model" / "digits.c").read_text(), "no image lies in memory"
+    assert "digits_image" not in source, "no image lies in memory"
 
 
 def test_a_folder_says_it(tmp_path: Path) -> None:

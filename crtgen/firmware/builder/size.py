@@ -110,6 +110,7 @@ class _Section:
 def read_sizes(path: Path, *, map_file: Path | None = None) -> Sizes:
     """Return the sizes of an ELF file, or of all members of an archive; ``BuildError`` if it is neither.
 
+    Conversions between floats and integers do not count in an archive: they are linked if they are called.
     ``map_file`` is the linker's map. Symbols are sorted by size, the largest first.
     """
     pieces = read_map(map_file) if map_file else ()
@@ -153,9 +154,18 @@ def _members(path: Path) -> Iterator[tuple[str, bytes]]:
             yield name.rstrip("/"), body
 
 
+# Sections of what a library's header offers beside the model, in the object file of the model's own source.
+_OFFERED = re.compile(r"\.text\.(\w+)_(?:de)?quantize_\w+")
+
+
 def _read(name: str, content: bytes, pieces: tuple[Piece, ...]) -> _Part:
     elf = ELFFile(BytesIO(content))
-    sections = tuple(_sections(elf))
+    offered = {
+        i
+        for i, section in enumerate(elf.iter_sections())
+        if (found := _OFFERED.fullmatch(section.name)) and name.partition(".")[0] == found[1]
+    }
+    sections = tuple(s for s in _sections(elf) if s.index not in offered)
     raw = tuple(_symbols(elf, sections))
     total = {kind: sum(s.size for s in sections if s.kind == kind) for kind in _KINDS}
     code = {section.index for section in sections if section.kind == "text"}

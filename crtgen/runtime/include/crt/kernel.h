@@ -163,7 +163,8 @@ static inline int32_t crt_scale_even(int32_t x, int32_t multiplier, int32_t righ
         const uint32_t middle = ((size >> 12) * (factor & 0xFFFU)) + ((size & 0xFFFU) * (factor >> 12));
         const uint32_t first = ((size >> 12) * (factor >> 12)) + (middle >> 12);
 #else
-        const uint32_t first = (uint32_t)(((uint64_t)size * ((uint32_t)multiplier << 8)) >> 32);
+        const uint32_t factor = (uint32_t)multiplier << 8;
+        const uint32_t first = (uint32_t)(((uint64_t)size * factor) >> 32);
 #endif
         const uint32_t half = UINT32_C(1) << (right - 25);
         const uint32_t moved = first + half;

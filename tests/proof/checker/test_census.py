@@ -27,7 +27,7 @@ LARGE = ("keras_unet_int8", "onnx2tf_unet_int8")
 
 @pytest.mark.parametrize("name", [*SMALL, *ROUNDED_ONCE, *(nightly(name) for name in LARGE)])
 def test_meaning(name: str) -> None:
-    """As the exporter's runtime computed it, to the last bit if that rounds as TensorFlow Lite Micro does."""
+    """Equal to the exporter's runtime, to the last bit if that rounds as TensorFlow Lite Micro does."""
     network, outputs = Network(FILES / f"{name}.tflite"), np.load(FILES / f"{name}.npz")
     x, wanted = outputs["case0_input0"], outputs["case0_output0"].ravel()
     (found,) = run(network, x.view(np.int32) if x.dtype == np.float32 else x)

@@ -105,7 +105,7 @@ def test_a_long_product_that_is_rounded() -> None:
 
 
 def test_half_of_a_sum_that_is_rounded() -> None:
-    """What GCC makes of a product with 2^30: (x & 1) + (x >> 1), the half in 64 bits or in 32."""
+    """GCC computes a product with 2^30 as (x & 1) + (x >> 1), with the half in 64 bits or in 32."""
     x = WordOp("add", X, 5)
     twice = [WordOp("lsl", x, 1) for _ in range(2)]
     long_half = WordOp("high", WordOp("asr", twice[0], 31), twice[1], 2)

@@ -188,7 +188,7 @@ def where_wrong(
 
 
 def value_of_nan(e: Node) -> int:
-    """Return the integer that a word is if the float of which it is made is NaN.
+    """Return the integer that a word has if its float32 symbol is NaN.
 
     Any NaN does: arithmetic with one gives one, and comparisons only look that it is one. Raises ``Refusal``
     for operations on its bits.

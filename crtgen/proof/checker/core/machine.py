@@ -135,7 +135,7 @@ class Machine:
         self.made: Made = None
         """Float32 operations since the FPU's flag of invalid ones was cleared."""
         self.read_flag: tuple[WordOp, Made] | None = None
-        """What the flag was when it was read, and the operations of then."""
+        """The flag when it was last read, with the operations before that."""
         self.predicate: int | None = None
         """Predicate of 16 bytes for operations that use it; None if nothing has set it."""
         self.conditions: tuple[list[Word], int] | None = None

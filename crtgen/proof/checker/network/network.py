@@ -26,7 +26,6 @@ from crtgen.proof.checker.network.elementwise import (
     RescalingLayer,
     RsqrtLayer,
     Sigmoid,
-    TabulatedLayer,
 )
 from crtgen.proof.checker.network.file import ModelFile, NetworkOperator
 from crtgen.proof.checker.network.layer import Layer, Value
@@ -40,6 +39,7 @@ from crtgen.proof.checker.network.others import ExtremeAlongAxes, MaxPool, Softm
 from crtgen.proof.checker.network.real_ends import RealInput, RealOutput
 from crtgen.proof.checker.network.sums import SumLayer
 from crtgen.proof.checker.network.svdf import SvdfLayer
+from crtgen.proof.checker.network.tabulated import TabulatedLayer
 from crtgen.proof.checker.network.weighted import (
     ConvolutionLayer,
     DepthwiseLayer,

@@ -131,25 +131,18 @@ def two_sums(m: Machine, i: DecodedInstruction) -> Step:
     return step
 
 
-@family("shadd16")
-def two_means(m: Machine, i: DecodedInstruction) -> Step:
+@family("shadd16", "qadd16", "qsub16")
+def two_sums_within(m: Machine, i: DecodedInstruction) -> Step:
+    """Add or subtract two halfwords each; halve the results, rounding down, or saturate them."""
     d, x, y = (register(n) for n in i.operands)
+    factor = -1 if i.name == "qsub16" else 1
 
-    def step() -> None:
-        u, v = halves_of(m.r[x]), halves_of(m.r[y])
-        m.r[d] = pair(*(shifted("asr", add(as_word(a), as_word(b)), 1) for a, b in zip(u, v, strict=True)))
-
-    return step
-
-
-@family("qadd16", "qsub16")
-def two_saturated_sums(m: Machine, i: DecodedInstruction) -> Step:
-    d, x, y = (register(n) for n in i.operands)
-    factor = 1 if i.name == "qadd16" else -1
+    def within(total: Word) -> Word:
+        return shifted("asr", total, 1) if i.name == "shadd16" else apply("ssat", 16, total)
 
     def step() -> None:
         halves = zip(halves_of(m.r[x]), halves_of(m.r[y]), strict=True)
-        m.r[d] = pair(*(apply("ssat", 16, add(as_word(a), as_word(b), factor)) for a, b in halves))
+        m.r[d] = pair(*(within(add(as_word(a), as_word(b), factor)) for a, b in halves))
 
     return step
 

@@ -43,5 +43,6 @@ def test_meaning(name: str) -> None:
 def test_proven(name: str, board: str) -> None:
     require_tool("arm-none-eabi-gcc")
     file = FILES / f"{name}.tflite"
-    proof = prove(api.load(file).compile(board).generate("standalone").build().path, file)
+    image = api.load(file).compile(board).generate("standalone").build()
+    proof = prove(image.path, file)
     assert proof.is_proven, proof.stopped or proof.first_reason

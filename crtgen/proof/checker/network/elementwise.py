@@ -104,11 +104,11 @@ class ElementLayer(SumLayer):
         return self._pair_ends[key]
 
     def _keeps(self, channel: Channel, low: int, high: int) -> bool:
-        # True if the output equals its symbol for all of the symbol's values.
-        return all(
-            bool((self.function(channel, values) == values).all())
-            for values in (np.array([low, high]), np.arange(low, high + 1))
-        )
+        # True if the output equals its symbol for all of the symbol's values, where they can be tried.
+        if high - low >= _MOST:
+            return False
+        values = np.arange(low, high + 1)
+        return bool((self.function(channel, values) == values).all())
 
     def data_inputs(self) -> Sequence[int]:
         return self.operator.inputs

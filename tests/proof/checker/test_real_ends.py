@@ -8,6 +8,7 @@ import pytest
 from crtgen import api
 from crtgen.proof.checker import Proof, prove
 from crtgen.proof.checker.algebra.expression import has_unknown
+from crtgen.proof.checker.algebra.real import TO_INTEGERS
 from crtgen.proof.checker.algebra.value import Symbol, WordOp
 from crtgen.proof.checker.core.invalid import asked_flag, flag_word, is_invalid, noted
 from tests.proof.checker.changed import built_with
@@ -117,3 +118,9 @@ def test_numbers_within_the_range_set_no_flag() -> None:
     for factor, fits in ((0x43000000, True), (0x44000000, False)):  # 128 and 512
         conversion = WordOp("f_int_16", WordOp("f_mul", both, factor))
         assert (flag_word((conversion,)) == 0) is fits
+
+
+def test_each_conversion_has_a_range() -> None:
+    for name in TO_INTEGERS:
+        assert flag_word((WordOp(name, LARGE),)) == 0
+        assert flag_word((WordOp(name, INFINITE),)) != 0

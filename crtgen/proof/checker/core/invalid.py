@@ -34,7 +34,7 @@ Made = tuple[WordOp, ...] | None
 _MOST = 64
 _INFINITY = 0x7F800000
 _ALL = Course(signed(0xFF800000), _INFINITY, 1)
-_LIMITS = {"f_int": 31, "f_int_even": 31, "f_int_16": 15}
+_LIMITS = {"f_int": 31, "f_int_even": 31, "f_int_away": 31, "f_int_16": 15}
 
 
 def noted(made: Made, word: Word) -> Made:

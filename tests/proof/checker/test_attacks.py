@@ -95,11 +95,8 @@ def test_what_is_right_is_proven(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", TABLE["wrong"])
-def test_an_attack_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_attack_is_refused(name: str, tmp_path: Path) -> None:
     """By both checkers, each on its own, where the function itself is wrong."""
-    monkeypatch.setattr(
-        "crtgen.proof.checker.surroundings.reset._MOST_INSTRUCTIONS", 1_000_000
-    )  # some never end
     proof = made(tmp_path, TABLE["wrong"][name])
     found = said(proof)
     assert re.search(TABLE["wrong"][name]["reason"], found), found

@@ -31,7 +31,7 @@ BROKEN = {
         "an address depends on an input",
     ),
     "a jump by an input": ("ldr r0, =0x20000000 ; ldrb r1, [r0] ; blx r1 ; bx lr", "a call of what depends"),
-    "a loop without an end": ("1: b 1b", "more instructions than expected"),
+    "a loop without an end": ("1: b 1b", "an endless loop: a branch to itself"),
     "undefined code": ("udf #1", "udf"),
     "a register of the system": ("msr control, r0 ; bx lr", "a register that is not followed"),
     "a register that says where the stack ends": (

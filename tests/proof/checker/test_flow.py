@@ -95,3 +95,19 @@ def test_an_operator_without_a_meaning(name: str, why: str, tmp_path: Path) -> N
     proof = proof_of(oracle.model(case.graph()), M4, tmp_path)
     assert proof.stopped == ""
     assert f"outputs are not compared: {why}" in lines_of(proof)[-1]
+
+
+@pytest.mark.parametrize(
+    ("loop", "why"),
+    [
+        ("for (;;) {}", "an endless loop: a branch to itself"),
+        ('for (;;) { __asm volatile("nop"); }', "are as they were one round before"),
+        ("for (volatile int i = 0;; i ^= 1) {}", "are as they were one round before"),
+        ("for (volatile int *i = &(volatile int){1}; *i;) {}", "are as they were one round before"),
+    ],
+)
+def test_an_endless_loop_is_soon_refused(loop: str, why: str, tmp_path: Path) -> None:
+    (case,) = (c for c in all_cases() if c.name == "relu_relu")
+    fault = "int32_t net_compute(void)\n{\n"
+    proof = proof_of(oracle.model(case.graph()), M4, tmp_path, fault, f"{fault}    {loop}\n")
+    assert why in proof.stopped

@@ -5,6 +5,7 @@
     machine       one instruction after the other, both ways of a branch
     instructions  what each does
     operands      their operands, as functions
+    endless       loops that come back to the same state
     flow          where the ways of a branch meet
     memory        constants, the arena, variables, the stack
     layout        where these are

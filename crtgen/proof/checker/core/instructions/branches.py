@@ -69,7 +69,9 @@ def read_special(m: Machine, i: DecodedInstruction) -> Step:
 @family("b")
 def jump(m: Machine, i: DecodedInstruction) -> Step:
     to = target(i)
-    return lambda: to
+    if to == i.address:
+        raise Refusal("an endless loop: a branch to itself")
+    return (lambda: m.rounds.back(m, to)) if to < i.address else lambda: to
 
 
 @family("bl")
@@ -126,7 +128,11 @@ def branch(m: Machine, i: DecodedInstruction) -> Step:
             return m.branch(holds, pc, to, following)
         return to if holds else None
 
-    return step
+    def backward() -> int | None:
+        taken = step()
+        return None if taken is None else m.rounds.back(m, taken)
+
+    return backward if to <= pc else step
 
 
 @family("cbz", "cbnz")

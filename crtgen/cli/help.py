@@ -1,5 +1,6 @@
 """Short help: ``-h`` shows the usual options of a command, ``--help-all`` all of them."""
 
+from inspect import cleandoc
 from typing import Annotated, Any
 
 import typer
@@ -53,6 +54,8 @@ _MOST = 12
 
 def with_short_help(command: Any) -> Any:
     """Wrap a command that has many options so that its short help omits the rare ones."""
+    # Typer keeps line breaks within all paragraphs but the first.
+    command.help = "\n\n".join(" ".join(p.split()) for p in cleandoc(command.help or "").split("\n\n"))
     options = [p for p in command.params if p.param_type_name == "option"]
     seldom = [p for p in options if p.opts[0] in _SELDOM]
     if len(options) <= _MOST or not seldom:

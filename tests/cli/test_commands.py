@@ -3,6 +3,7 @@
 import inspect
 import json
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -358,3 +359,11 @@ def test_options_in_groups_are_flat() -> None:
     alone.command()(command)
     assert runner.invoke(alone, ["7", "--two", "c", "--last"]).exit_code == 0
     assert seen == [(7, Group(1, "c"), True)]
+
+
+@pytest.mark.parametrize("name", ["prove", "fit", "slot"])
+def test_paragraphs_of_help_fill_the_line(name: str) -> None:
+    """A line ends where the next word would not fit, whatever line breaks the docstring has."""
+    lines = [" ".join(line.split()) for line in crtgen(name, "--help").output.split("╭")[0].splitlines()]
+    for before, after in pairwise(lines):
+        assert not before or not after or len(f"{before} {after.split()[0]}") > 76, before

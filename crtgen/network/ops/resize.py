@@ -255,6 +255,9 @@ def cases() -> Iterator[Case]:
     short = int16s("x", (1, 3, 5, 4))
     yield make("int16_broken_own", ResizeBilinear((7, 4)), [short])
     yield make("int16_centres_own", ResizeBilinear((4, 11), half_pixel_centers=True), [short])
+    yield make("int16_twice_own", ResizeBilinear((6, 10), half_pixel_centers=True), [short])
+    few = {"x": (-9, 9)}  # so that many sums are between two outputs
+    yield make("int16_halves_own", ResizeBilinear((6, 15)), [int16s("x", (1, 3, 5, 3))], limits=few)
     yield make("int16", ResizeNearest((5, 5)), [int16s("x", (1, 3, 4, 2))])
     yield make("twice", ResizeNearest((6, 10)), [x])
     yield make("broken", ResizeNearest((7, 4)), [x])

@@ -22,7 +22,7 @@ SMALL = (
 )
 ROUNDED_ONCE = ("keras_gelu_int16",)
 """TensorFlow Lite rounds the sums of its fully connected layers once, TensorFlow Lite Micro twice."""
-LARGE = ("keras_unet_int8", "onnx2tf_unet_int8")
+LARGE = ("keras_unet_int16", "keras_unet_int8", "onnx2tf_unet_int8")
 
 
 @pytest.mark.parametrize("name", [*SMALL, *ROUNDED_ONCE, *(nightly(name) for name in LARGE)])

@@ -11,8 +11,9 @@ from crtgen.network.ir import Array, DType, Signature
 from crtgen.network.ops import scheme_of
 from crtgen.network.ops.resize import Lines, ResizeBilinear, ResizeBytes, ResizeLinear
 
-__all__ = ["BilinearView", "bilinear_consts", "bilinear_view", "lines_of", "row_consts"]
+__all__ = ["BilinearView", "bilinear_consts", "bilinear_view", "lines_of", "row_consts", "spare_bits"]
 
+_ONE, _SHIFT = 1024, 20  # of a share, of a sum of four pixels
 
 _ROWS_NOTE = "of the upper and lower row: first element"
 
@@ -20,7 +21,7 @@ _ROWS_NOTE = "of the upper and lower row: first element"
 @dataclass(frozen=True, slots=True)
 class BilinearView:
     """Images of ``elements`` each; ``number`` is the C type of sums over two rows, ``wide`` of sums over four
-    pixels.
+    pixels. The shares of two columns add up to ``one``, and a sum is divided by 2 to the ``shift``.
     """
 
     batch: int
@@ -32,15 +33,17 @@ class BilinearView:
     number: str
     wide: str
     real: bool
+    one: int = 1024
+    shift: int = 20
 
 
 @design(ResizeBilinear, types=(DType.INT8, DType.INT16, DType.FLOAT32))
 def bilinear(op: ResizeBilinear, sig: Signature, target: Target) -> Kernel:
     """Blend two rows, then two columns, with positions and weights from tables."""
-    kind, channels = sig.x.dtype.value, sig.x.shape[3]
+    view, channels = bilinear_view(op, sig), sig.x.shape[3]
+    kind = "wide" if view.wide else sig.x.dtype.value
     work = Work().block(f"{kind} element", sig.y.elements)
     work.block(f"{kind} pixel", sig.y.elements // channels)
-    view = bilinear_view(op, sig)
     return Kernel("bilinear", "resize_bilinear.c.j2", view, bilinear_consts(op, sig), work=work)
 
 
@@ -76,7 +79,7 @@ def bilinear_in_order(op: ResizeLinear, sig: Signature, target: Target) -> Kerne
 
 
 def bilinear_view(op: ResizeBilinear | ResizeBytes, sig: Signature) -> BilinearView:
-    batch, real = sig.x.shape[0], scheme_of(sig.x).is_real
+    batch, real, less = sig.x.shape[0], scheme_of(sig.x).is_real, spare_bits(op, sig)
     return BilinearView(
         batch=batch,
         elements=sig.x.elements // batch,
@@ -85,9 +88,30 @@ def bilinear_view(op: ResizeBilinear | ResizeBytes, sig: Signature) -> BilinearV
         out_width=op.size[1],
         type=sig.x.dtype.c_name,
         number="float" if real else "int32_t",
-        wide="int64_t" if sig.x.dtype is DType.INT16 else "",
+        wide="int64_t" if sig.x.dtype is DType.INT16 and not less else "",
         real=real,
+        one=_ONE >> less,
+        shift=_SHIFT - less,
     )
+
+
+def spare_bits(op: ResizeBilinear | ResizeBytes, sig: Signature) -> int:
+    """Return the number of low bits that are 0 in all columns' shares of int16, if 32 bits hold a sum without
+    them; otherwise 0.
+
+    TFLite's sums of int16 take 36 bits. But when an image becomes twice as large, all shares are multiples of
+    a quarter: 256 of 1024. Divided by that, the same sum has 28 bits, and dividing it by a smaller power of
+    two rounds alike. Only columns are asked, so that kernels of some rows have the code of all.
+    """
+    if sig.x.dtype is not DType.INT16:
+        return 0
+    shares = lines_of(op, sig)[1].part
+    both = np.abs(np.concatenate([shares, _ONE - shares])).astype(np.int64)
+    less = int(np.bitwise_or.reduce(both) | _ONE >> 1)
+    less = (less & -less).bit_length() - 1
+    # Pixels that are mixed with a share outside of 0 to 1 are the same one: between rows, 2^25 is the most.
+    most = (int(both.max()) >> less << 25) + (1 << _SHIFT - less - 1)
+    return less if most < 1 << 31 else 0
 
 
 def lines_of(op: ResizeBilinear | ResizeBytes, sig: Signature) -> tuple[Lines, Lines]:
@@ -96,11 +120,12 @@ def lines_of(op: ResizeBilinear | ResizeBytes, sig: Signature) -> tuple[Lines, L
 
 def bilinear_consts(op: ResizeBilinear | ResizeBytes, sig: Signature) -> tuple[Const, ...]:
     _, columns = lines_of(op, sig)
-    channels = sig.x.shape[3]
+    less, channels = spare_bits(op, sig), sig.x.shape[3]
+    shares = columns.part.astype(np.int32) >> less if less else columns.part
     return (
         *row_consts(op, sig),
         Const.of("columns", _places(columns, channels), 4, "of the left and right pixel: first element"),
-        Const.of("across", columns.part, 4, "share of the right pixel"),
+        Const.of("across", shares, 4, "share of the right pixel"),
     )
 
 

@@ -94,6 +94,8 @@ def _network_of(proof: Proof) -> str:
         said = "each is the network's on every window of every signal"
     else:
         said = "each is the network's for every input"
+    open_to = dict.fromkeys(layer.said for layer in proof.network.layers if layer.said)
+    said = "; ".join((said, *open_to))
     return f"{said} {_trusting(proof)}" if proof.trusted else said
 
 

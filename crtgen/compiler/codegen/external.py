@@ -76,7 +76,6 @@ class Externals:
             )
 
     def modules(self) -> tuple[ExternalModule, ...]:
-        """Return all modules; call this after the last layer."""
         return tuple(
             ExternalModule(
                 name=module.name,

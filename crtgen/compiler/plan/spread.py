@@ -240,7 +240,6 @@ class _Search:
         return sum(_wait(nbytes, written.get(key, 0), reads[key[1]]) for key, nbytes in touched.items())
 
     def spread(self) -> Spread:
-        """Return the memories by the names of values and steps."""
         places = self.liveness.places
         values = {place.values[0]: self.where[i] for i, place in enumerate(places) if self.where[i]}
         scratch = {

@@ -286,8 +286,6 @@ def _check_params(name: str, graph: GraphJson, params: Mapping[str, NDArray]) ->
 
 @dataclass(slots=True)
 class _TableBuilder:
-    """Collects the tables; equal rows get the same index."""
-
     name: str
     graph: GraphJson
     params: Mapping[str, NDArray]

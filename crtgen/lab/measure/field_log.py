@@ -26,8 +26,6 @@ _BOX = b"CRTB"  # how the memory itself begins, if crt_record_dump wrote the fil
 
 @dataclass(frozen=True, slots=True)
 class FieldLine:
-    """A line: ``data`` at ``offset``, out of ``total`` bytes."""
-
     kind: str
     model: str
     total: int

@@ -115,8 +115,6 @@ def _rule(table: TomlTable) -> dict[str, tuple[Any, ...]]:
 
 
 class _MatrixReader:
-    """Makes jobs from matrices; reads each file once."""
-
     def __init__(self, folder: Path, settings: Settings | None) -> None:
         self.contents: dict[str, bytes] = {}
         self._folder = folder

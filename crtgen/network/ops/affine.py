@@ -49,8 +49,6 @@ class QuantizeBy(Elementwise):
 
 @dataclass(frozen=True, slots=True)
 class DequantizeBy(Elementwise):
-    """``x, scale, zero -> float32(x - zero) * scale``."""
-
     name: ClassVar[str] = "dequantize_by"
     operands: ClassVar[int] = 3
 

@@ -36,8 +36,6 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class _Mac:
-    """A multiplication: ``op sum, inputs, weights, sum``."""
-
     op: str
     inputs: int
     word: Word

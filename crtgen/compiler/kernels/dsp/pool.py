@@ -104,7 +104,6 @@ def average(op: AveragePool2d, sig: Signature, target: Target) -> Kernel | None:
 
 @design(MaxPool2d, types=(DType.INT8,), needs="dsp")
 def greatest(op: MaxPool2d, sig: Signature, target: Target) -> Kernel | None:
-    """Max pooling of at least four channels; None for fewer."""
     return _pool(op, sig, "dsp_max", "") if _fits(op, sig) else None
 
 

@@ -153,7 +153,6 @@ class Tiles:
 
     @property
     def near(self) -> bool:
-        """True if stores reach all outputs of a tile."""
         return self.pitch + self.stride + 1 <= FAR
 
 

@@ -146,8 +146,6 @@ def outputs(k: FieldOutputs) -> Routine:
 
 
 class _FieldWriter(Writer):
-    """Writer of outputs, row by row, in blocks of a few pairs."""
-
     def __init__(self, k: FieldOutputs) -> None:
         self.k = k
         self.f = f = Function(

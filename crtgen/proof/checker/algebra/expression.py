@@ -17,9 +17,11 @@ from crtgen.proof.checker.algebra.value import (
 )
 from crtgen.proof.checker.refusal import Refusal
 
-__all__ = ["Node", "evaluate", "has_leaf", "has_unknown", "leaves", "parts_of", "shape_of"]
+__all__ = ["Node", "evaluate", "has_leaf", "has_unknown", "is_short", "leaves", "parts_of", "shape_of"]
 
 Node = Word | Symbol | WordByte
+
+_SHORT = 32
 
 
 def parts_of(e: Node) -> tuple[Node, ...]:
@@ -53,6 +55,24 @@ def has_unknown(e: Node) -> bool:
                 return True
             todo.extend(parts_of(node))
     return False
+
+
+def is_short(e: Node) -> bool:
+    """Return True for a function of one byte by a few operations, which costs little to keep."""
+    symbols, seen, todo = set[Symbol](), dict[int, Node](), [e]
+    while todo:
+        node = todo.pop()
+        if id(node) in seen:
+            continue
+        seen[id(node)] = node
+        if len(seen) > _SHORT or (isinstance(node, WordOp) and node.name == "unknown"):
+            return False
+        if isinstance(node, LinearSum):
+            symbols |= node.terms().keys()
+        elif isinstance(node, Symbol):
+            symbols.add(node)
+        todo.extend(parts_of(node))
+    return len(symbols) == 1 and next(iter(symbols)).bits == 8
 
 
 def _leaves(e: Node) -> Iterator[LinearSum]:

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from crtgen.proof.checker.algebra.expression import has_leaf
+from crtgen.proof.checker.algebra.expression import has_leaf, is_short
 from crtgen.proof.checker.algebra.greatest import greatest_of, single_symbol
 from crtgen.proof.checker.algebra.meaning import table
 from crtgen.proof.checker.algebra.tried import TriedIndices
@@ -62,8 +62,8 @@ class WordMemory:
 
     ``recognise`` looks at the lowest ``bits`` of a stored word. It returns the symbol of a tensor, or an
     integer, if the bits are proven to be that, and None if they are no output. ``sizes`` are the sizes of
-    outputs in bits. A stored byte that is no output is forgotten; words and halfwords may be intermediate
-    values of kernels and are kept.
+    outputs in bits. A stored byte that is no output is forgotten, unless it is a short function of one byte;
+    words and halfwords may be intermediate values of kernels and are kept.
     """
 
     def __init__(
@@ -347,7 +347,9 @@ class WordMemory:
         if self.undo or _is_symbol(part.word) or not has_leaf(word):
             return part
         found = self.recognise(word, 8)
-        return (moved_byte(word) or WordByte(unknown(), 0)) if found is None else low_byte(found)
+        if found is not None:
+            return low_byte(found)
+        return moved_byte(word) or (part if is_short(word) else WordByte(unknown(), 0))
 
     def _aligned(self, a: int, size: int) -> None:
         self.split()

@@ -35,6 +35,8 @@ class Layer:
     ``reasons`` say why bytes were not recognised.
     """
 
+    said = ""
+    """How its outputs are defined where formats and runtimes leave that open, for the verdict."""
     is_move = False
     """True if its outputs are copies of input bytes, so that there is nothing to prove."""
 

@@ -1,62 +1,46 @@
 """A quantised ONNX file as the proof reads it: integer operators between quantised tensors.
 
-DequantizeLinear and QuantizeLinear around a float operator mean that ONNX Runtime computes it in integers. A
-uint8 tensor is represented as int8, with 128 subtracted from its values and its zero point.
+DequantizeLinear and QuantizeLinear around a float operator (QDQ) mean that ONNX Runtime computes it in
+integers, as it does the quantised operators (QOperator). A uint8 tensor is represented as int8, with 128
+subtracted from its values and its zero point.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
-import onnx.shape_inference
 from onnx import helper, numpy_helper
 
 from crtgen.base.errors import CorruptModelError
 from crtgen.proof.checker.network.file import REAL, ElementType, Variable
+from crtgen.proof.checker.network.onnx_forms import (
+    FORMS,
+    STANDARD,
+    OnnxOperator,
+    QuantisedForm,
+    Scaled,
+    shapes_of,
+)
+from crtgen.proof.checker.network.onnx_functions import OPERATORS, FunctionOfOne, combined
 from crtgen.proof.checker.refusal import Refusal
 
-__all__ = ["OnnxFile", "OnnxOperator", "Scaled"]
+__all__ = ["OnnxFile"]
 
 _BYTE = ElementType(8, -128, 127)
 _WHOLE = ("QLinear", "ConvInteger", "MatMulInteger", "DynamicQuantize")
-# Operators that may follow before the result is quantised.
-_FUNCTIONS = frozenset(("Relu", "Clip"))
-_RECURRENT = frozenset(("LSTM", "GRU", "RNN"))
+# Operators that move numbers, or choose among them: of integers as of floats.
+_MOVES = frozenset(("Flatten", "MaxPool", "Reshape", "Squeeze", "Transpose", "Unsqueeze"))
+# Operators whose results are quantised at once.
+_SUMS = frozenset(("AveragePool", "Conv", "Gemm", "GlobalAveragePool", "MatMul"))
+_PAIRS = frozenset(("Add", "Mul"))
 
 
-@dataclass(frozen=True, slots=True)
-class Scaled:
-    """Integers with one scale, or with one scale per index of an axis; ``data`` is set for a constant."""
-
-    scales: Any
-    zero: int
-    data: Any = None
-    axis: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class OnnxOperator:
-    """An operator. ``inputs`` are tensors by index; ``constants`` are the other operands, by position."""
-
-    number: int
-    code: str
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    attributes: dict[str, Any]
-    constants: dict[int, Scaled] = field(default_factory=dict)
-    limits: tuple[float, float] = (-np.inf, np.inf)
-    """Between which real numbers its results are cut."""
-
-    @property
-    def name(self) -> str:
-        return self.code
-
-    @property
-    def output(self) -> int:
-        return self.outputs[0]
+# What is known of a float32 tensor: the quantised one before it, a constant, an operator whose result is not
+# quantised yet, or a function.
+_Known: TypeAlias = int | Scaled | OnnxOperator | FunctionOfOne
 
 
 class OnnxFile:
@@ -71,21 +55,15 @@ class OnnxFile:
         try:
             model = onnx.load_model_from_string(self.data)
             onnx.checker.check_model(model)
-            model = onnx.shape_inference.infer_shapes(model, strict_mode=True)
+            self._shapes = shapes_of(model)
         except Exception as error:  # protobuf raises whatever wrong bytes lead to
             raise CorruptModelError(f"the file cannot be read: {error}", where=str(path)) from None
         graph = model.graph
         self._arrays = {t.name: numpy_helper.to_array(t) for t in graph.initializer}
-        self._shapes = {
-            v.name: tuple(d.dim_value for d in v.type.tensor_type.shape.dim)
-            for v in (*graph.input, *graph.value_info, *graph.output)
-        }
         self._names: list[str] = []
+        self._tensors: dict[str, int] = {}
         self._scales: dict[int, Scaled] = {}
-        # Quantised tensor or constant behind each output of a DequantizeLinear, by name.
-        self._read: dict[str, int | Scaled] = {}
-        # Operators whose results are not quantised yet, by the name of their output.
-        self._open: dict[str, OnnxOperator] = {}
+        self._known: dict[str, _Known] = {}
         self.operators: list[OnnxOperator] = []
         given = [v.name for v in graph.input if v.name not in self._arrays]
         types = {v.name: v.type.tensor_type.elem_type for v in graph.input}
@@ -93,101 +71,240 @@ class OnnxFile:
             self._whole_input(name, graph.node) if types[name] == onnx.TensorProto.INT8 else self._real(name)
             for name in given
         ]
-        self._ends = frozenset(v.name for v in graph.output)
         for node in graph.node:
             self._add(node)
-        self.outputs = [self._index(v.name) for v in graph.output]
+        self.outputs = [self._end(v.name) for v in graph.output]
 
     # ---- reading
 
     def _add(self, node: Any) -> None:
-        if node.domain not in ("", "ai.onnx") or node.op_type.startswith(_WHOLE):
-            raise Refusal(
-                f"{node.op_type} is not followed: only QuantizeLinear and DequantizeLinear (QDQ) are"
-            )
-        attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-        if node.op_type == "Constant":
+        code, attributes = node.op_type, {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        form = FORMS.get(code)
+        if form is not None:
+            self._unfold(node, form, attributes)
+        elif node.domain not in STANDARD or code.startswith(_WHOLE):
+            raise Refusal(f"{code} is not followed")
+        elif code == "Constant":
             self._arrays[node.output[0]] = numpy_helper.to_array(attributes["value"])
-        elif node.op_type == "QuantizeLinear":
-            self._quantize(node)
-        elif node.op_type == "DequantizeLinear":
+        elif code == "QuantizeLinear":
+            self._quantize(node, int(attributes.get("axis", 1)))
+        elif code == "DequantizeLinear":
             self._dequantize(node, int(attributes.get("axis", 1)))
-        elif node.op_type in _FUNCTIONS and node.input[0] in self._open:
-            self._cut(node, attributes)
+        elif code in _MOVES:
+            self._move(node, attributes)
+        elif code == "Clip" and node.input[0] not in self._known:
+            self._clip(node)
         else:
             self._operator(node, attributes)
 
     def _operator(self, node: Any, attributes: dict[str, Any]) -> None:
-        inputs, constants = [], {}
-        for place, name in enumerate(node.input):
-            found = self._read.get(name)
-            if isinstance(found, int):
-                inputs.append(found)
-            elif found is not None:
-                constants[place] = found
-            elif name in self._arrays:
-                constants[place] = Scaled(None, 0, self._arrays[name])
-            elif name:
-                raise Refusal(f"{node.op_type} {node.name!r}: its operand {name!r} is not quantised")
-        if node.op_type in _RECURRENT:
-            raise Refusal(f"{node.op_type} has no proof yet")
-        if len(node.output) != 1:
-            raise Refusal(f"{node.op_type} with {len(node.output)} outputs")
-        made = OnnxOperator(-1, node.op_type, tuple(inputs), (), attributes, constants)
-        self._open[node.output[0]] = made
-
-    def _cut(self, node: Any, attributes: dict[str, Any]) -> None:
-        # RELU or Clip behind an operator.
-        before = self._open.pop(node.input[0])
-        low, high = 0.0, np.inf
-        if node.op_type == "Clip":
-            ends = [attributes.get("min", -np.inf), attributes.get("max", np.inf)]
-            for k, name in enumerate(node.input[1:]):
-                ends[k] = float(self._constant(name)) if name else ends[k]
-            low, high = ends
-        limits = max(before.limits[0], low), min(before.limits[1], high)
-        self._open[node.output[0]] = replace(before, limits=limits)
-
-    def _quantize(self, node: Any) -> None:
-        x, (scale, zero) = node.input[0], self._scale(node)
-        if scale.size != 1:
-            raise Refusal("a tensor with several scales")
-        shape = self._shapes.get(x, self._shapes.get(node.output[0], ()))
-        y = self._new(node.output[0], shape, Scaled(scale.reshape(1), zero))
-        if x in self._open:
-            made = replace(self._open.pop(x), number=len(self.operators), outputs=(y,))
-        elif x in self._names and self._index(x) in self.inputs:
-            made = OnnxOperator(len(self.operators), "QuantizeLinear", (self._index(x),), (y,), {})
-        elif isinstance(self._read.get(x), int):
-            source = self._read[x]
-            assert isinstance(source, int)
-            made = OnnxOperator(len(self.operators), "Requantize", (source,), (y,), {})
+        code, y = node.op_type, node.output[0]
+        found = [self._operand(node, name) for name in node.input if name]
+        before = found[0]
+        if code in ("Relu", "Clip") and isinstance(before, OnnxOperator):
+            self._known[y] = self._cut(before, *self._ends(node, attributes))
+        elif code in _PAIRS and all(isinstance(f, int | Scaled) and not _is_bare(f) for f in found):
+            self._known[y] = OnnxOperator(-1, code, self._as_tensors(node.input, found), (), attributes)
+        elif code in _SUMS and not any(isinstance(f, OnnxOperator | FunctionOfOne) for f in found):
+            inputs = tuple(f for f in found if isinstance(f, int))
+            constants = {i: f for i, f in enumerate(found) if isinstance(f, Scaled)}
+            self._known[y] = OnnxOperator(-1, code, inputs, (), attributes, constants)
+        elif code == "Clip":
+            low, high = (np.float32(end) for end in self._ends(node, attributes))
+            self._known[y] = combined("Clip", {}, [self._number(found[0]), low, high])
+        elif code in OPERATORS:
+            self._known[y] = combined(code, attributes, [self._number(f) for f in found])
+        elif code in _SUMS:
+            raise Refusal(f"{code} of float32 numbers, which are not quantised")
         else:
-            raise Refusal(f"QuantizeLinear of {x!r}, which is not followed")
-        self.operators.append(made)
+            raise Refusal(f"{code} has no proof yet")
 
-    def _dequantize(self, node: Any, axis: int) -> None:
-        x, (scale, zero), y = node.input[0], self._scale(node), node.output[0]
+    def _operand(self, node: Any, name: str) -> _Known:
+        found = self._known.get(name)
+        if found is not None:
+            return found
+        if name in self._arrays:
+            return Scaled(None, 0, self._arrays[name])
+        raise Refusal(f"{node.op_type} {node.name!r}: its operand {name!r} is not quantised")
+
+    def _number(self, found: _Known) -> Any:
+        # An operand of float32 operators.
+        if isinstance(found, int):
+            return FunctionOfOne(found, "", lambda x: x)
+        if isinstance(found, OnnxOperator):
+            raise Refusal(f"the result of {found.code} is not quantised")
+        if isinstance(found, FunctionOfOne):
+            return found
+        if found.data.size != 1:
+            raise Refusal("a function of a tensor and of several constants")
+        if _is_bare(found):
+            return np.float32(found.data.ravel()[0])
+        return np.float32(found.data.ravel()[0] - found.zero) * np.float32(found.scales[0])
+
+    def _as_tensors(self, names: Sequence[str], found: Sequence[_Known]) -> tuple[int, ...]:
+        # Operands as tensors, constants too.
+        made = []
+        for name, known in zip(names, found, strict=True):
+            if isinstance(known, Scaled):
+                if np.size(known.scales) != 1:
+                    raise Refusal("an operand with several scales")
+                known = self._new(name, known.data.shape, known)
+            assert isinstance(known, int)
+            made.append(known)
+        return tuple(made)
+
+    def _ends(self, node: Any, attributes: dict[str, Any]) -> tuple[float, float]:
+        # The limits of Relu or Clip.
+        if node.op_type == "Relu":
+            return 0.0, np.inf
+        ends = [attributes.get("min", -np.inf), attributes.get("max", np.inf)]
+        for k, name in enumerate(node.input[1:]):
+            ends[k] = float(self._constant(name)) if name else ends[k]
+        return ends[0], ends[1]
+
+    @staticmethod
+    def _cut(before: OnnxOperator, low: float, high: float) -> OnnxOperator:
+        return replace(before, limits=(max(before.limits[0], low), min(before.limits[1], high)))
+
+    def _unfold(self, node: Any, form: QuantisedForm, attributes: dict[str, Any]) -> None:
+        # A quantised operator, as the float operator between its scales.
+        if attributes.pop("channels_last", 0):
+            raise Refusal(f"{node.op_type} with its channels last")
+        axis = 0 if form.code == "Conv" or attributes.get("transB", 0) else -1
+        names = [list(node.input[3 * i : 3 * i + 3]) for i in range(form.operands)]
+        found = [self._whole_operand(name, axis) for name in names]
+        if form.code in OPERATORS and form.operands == 1:
+            made: _Known = combined(form.code, attributes, [self._number(found[0])])
+        elif form.code in _PAIRS:
+            tensors = self._as_tensors([name[0] for name in names], found)
+            made = OnnxOperator(-1, form.code, tensors, (), attributes)
+        else:
+            inputs = tuple(f for f in found if isinstance(f, int))
+            constants = {i: f for i, f in enumerate(found) if isinstance(f, Scaled)}
+            if 0 < form.bias < len(node.input) and node.input[form.bias]:
+                first, second = (np.asarray(self._constant(name[1]), np.float32) for name in names)
+                data = self._whole(self._constant(node.input[form.bias]))
+                constants[form.operands] = Scaled((first * second).reshape(-1), 0, data)
+            made = OnnxOperator(-1, form.code, inputs, (), attributes, constants)
+        scaled = self._scale(*node.input[form.result : form.result + 2])
+        self._tensors[node.output[0]] = self._append(made, node.output[0], *scaled)
+
+    def _whole_operand(self, names: Sequence[str], axis: int) -> int | Scaled:
+        # A tensor, or a constant, of integers: with its scale and zero point.
+        x, (scales, first) = names[0], self._scale(*names[1:])
         if x in self._arrays:
-            self._read[y] = Scaled(scale.reshape(-1), zero, self._whole(self._arrays[x]), axis)
-            return
+            return Scaled(scales.reshape(-1), first, self._whole(self._arrays[x]), axis)
+        return self._written(x, scales, first)
+
+    def _written(self, x: str, scale: Any, zero: int) -> int:
+        # A tensor that is read with the scale that it was written with.
         tensor = self._index(x)
         known = self._scales[tensor]
         if scale.size != 1 or scale.reshape(-1)[0] != known.scales[0] or zero != known.zero:
             raise Refusal(f"{x!r} is read with another scale than it was written with")
-        self._read[y] = tensor
-        if y in self._ends:
-            made = self._new(y, self._shapes[y], None)
-            self.operators.append(
-                OnnxOperator(len(self.operators), "DequantizeLinear", (tensor,), (made,), {})
-            )
+        return tensor
 
-    def _scale(self, node: Any) -> tuple[Any, int]:
+    def _append(self, made: _Known, name: str, scale: Any, zero: int) -> int:
+        # An operator whose results are quantised; the tensor of these.
+        if scale.size != 1:
+            raise Refusal("a tensor with several scales")
+        if isinstance(made, int):
+            made = FunctionOfOne(made, "Requantize", lambda x: x)
+        if isinstance(made, FunctionOfOne):
+            made = OnnxOperator(-1, "Function", (made.tensor,), (), {}, function=made)
+        assert isinstance(made, OnnxOperator)  # no constant
+        y = self._new(name, self._shapes.get(name, ()), Scaled(scale.reshape(1), zero))
+        self.operators.append(replace(made, number=len(self.operators), outputs=(y,)))
+        return y
+
+    def _quantize(self, node: Any, axis: int) -> None:
+        x, y = node.input[0], node.output[0]
+        scale, zero = self._scale(*node.input[1:])
+        known = self._known.get(x)
+        if x in self._arrays:
+            self._arrays[y] = self._whole_of(self._arrays[x], node, axis)
+        elif known is not None and not isinstance(known, Scaled):
+            self._tensors[y] = self._append(known, y, scale, zero)
+        elif x in self._tensors and self._tensors[x] in self.inputs:
+            made = OnnxOperator(-1, "QuantizeLinear", (self._index(x),), (), {})
+            self._tensors[y] = self._append(made, y, scale, zero)
+        else:
+            raise Refusal(f"QuantizeLinear of {x!r}, which is not followed")
+
+    def _whole_of(self, data: Any, node: Any, axis: int) -> Any:
+        # Constants that the file quantises itself: rounded to the nearest, halves to even.
+        scale, zero = (np.asarray(self._constant(name)) for name in node.input[1:3])
+        if scale.size > 1:
+            along = [-1 if k == axis % data.ndim else 1 for k in range(data.ndim)]
+            scale, zero = scale.reshape(along), zero.reshape(along)
+        ends = np.iinfo(zero.dtype)
+        steps = np.rint(data.astype(np.float32) / scale.astype(np.float32)).astype(np.float64)
+        return np.clip(steps + zero, ends.min, ends.max).astype(zero.dtype)
+
+    def _dequantize(self, node: Any, axis: int) -> None:
+        self._known[node.output[0]] = self._whole_operand(node.input, axis)
+
+    def _move(self, node: Any, attributes: dict[str, Any]) -> None:
+        # Of what is behind a function, the function comes later.
+        x, y = node.input[0], node.output[0]
+        known = self._known.get(x, self._tensors.get(x))
+        if isinstance(known, Scaled) and node.op_type == "Transpose":
+            order = attributes.get("perm", list(range(known.data.ndim))[::-1])
+            axis = order.index(known.axis % known.data.ndim)
+            self._known[y] = replace(known, data=known.data.transpose(order), axis=axis)
+            return
+        source = known.tensor if isinstance(known, FunctionOfOne) else known
+        chosen = isinstance(known, FunctionOfOne) and node.op_type == "MaxPool"
+        unlike = not isinstance(source, int) or source not in self._scales or len(node.output) != 1
+        if not isinstance(source, int) or unlike or (chosen and not self._never_falls(known)):
+            raise Refusal(f"{node.op_type} {node.name!r}: its operand {x!r} is not quantised")
+        before = self._scales[source]
+        made = OnnxOperator(-1, node.op_type, (source,), (), attributes)
+        moved = self._append(made, y, before.scales, before.zero)
+        if x in self._tensors:
+            self._tensors[y] = moved
+        else:
+            self._known[y] = replace(known, tensor=moved) if isinstance(known, FunctionOfOne) else moved
+
+    def _never_falls(self, known: Any) -> bool:
+        # True if the greatest of a function is the function of the greatest.
+        zero = self._scales[known.tensor].zero
+        numbers = np.arange(-128 - zero, 128 - zero).astype(np.float32) * self.scale(known.tensor)
+        return bool((np.diff(known.of(numbers)) >= 0).all())
+
+    def _clip(self, node: Any) -> None:
+        # A Clip of integers, to fewer bits.
+        x, y = node.input[0], node.output[0]
+        low, high = (self._constant(name) for name in node.input[1:3])
+        if x in self._arrays:
+            self._arrays[y] = np.clip(self._arrays[x], low, high)
+            return
+        tensor = self._index(x)
+        before = self._scales[tensor]
+        made = OnnxOperator(-1, "Clip", (tensor,), (), {"ends": [int(self._whole(e)) for e in (low, high)]})
+        self._tensors[y] = self._append(made, y, before.scales, before.zero)
+
+    def _end(self, name: str) -> int:
+        # An output of the network.
+        if name in self._tensors:
+            return self._index(name)
+        known = self._known.get(name)
+        if known is None or isinstance(known, Scaled):
+            raise Refusal(f"{name!r} is not quantised, and no end of the network")
+        if isinstance(known, int):
+            known = OnnxOperator(-1, "DequantizeLinear", (known,), (), {})
+        if isinstance(known, FunctionOfOne):
+            known = OnnxOperator(-1, "RealFunction", (known.tensor,), (), {}, function=known)
+        y = self._new(name, self._shapes[name], None)
+        self.operators.append(replace(known, number=len(self.operators), outputs=(y,)))
+        return y
+
+    def _scale(self, scale_name: str, zero_name: str = "") -> tuple[Any, int]:
         # The scales, and the zero point as it is for int8. Of several, all have to be the same.
-        scale = np.asarray(self._constant(node.input[1]), np.float32)
-        if len(node.input) < 3 or not node.input[2]:
+        scale = np.asarray(self._constant(scale_name), np.float32)
+        if not zero_name:
             raise Refusal("a quantisation without a zero point")
-        zero = np.asarray(self._constant(node.input[2]))
+        zero = np.asarray(self._constant(zero_name))
         if zero.dtype not in (np.int8, np.uint8, np.int32) or (zero != zero.ravel()[0]).any():
             raise Refusal(f"zero points of {zero.dtype}, or several")
         if not (np.isfinite(scale) & (scale > 0)).all():
@@ -216,22 +333,26 @@ class OnnxFile:
         return len(self._names) - 1
 
     def _real(self, name: str) -> int:
-        return self._new(name, self._shapes[name], None)
+        self._tensors[name] = self._new(name, self._shapes[name], None)
+        return self._tensors[name]
 
     def _whole_input(self, name: str, nodes: Iterable[Any]) -> int:
-        # An input of int8; all that reads it has to agree about its scale (``_dequantize``).
-        readers = [n for n in nodes if n.op_type == "DequantizeLinear" and n.input[0] == name]
-        if not readers:
+        # An input of int8; all that reads it has to agree about its scale (``_written``).
+        places = {"DequantizeLinear": 1, **{code: form.operands for code, form in FORMS.items()}}
+        groups = [n.input[3 * i : 3 * i + 3] for n in nodes for i in range(places.get(n.op_type, 0))]
+        found = next((group for group in groups if group and group[0] == name), None)
+        if found is None:
             raise Refusal(f"the input {name!r} has no scale")
-        scale, zero = self._scale(readers[0])
+        scale, zero = self._scale(*found[1:])
         if scale.size != 1:
             raise Refusal("a tensor with several scales")
-        return self._new(name, self._shapes[name], Scaled(scale.reshape(1), zero))
+        self._tensors[name] = self._new(name, self._shapes[name], Scaled(scale.reshape(1), zero))
+        return self._tensors[name]
 
     def _index(self, name: str) -> int:
-        if name not in self._names:
+        if name not in self._tensors:
             raise Refusal(f"{name!r} is not quantised, and no end of the network")
-        return len(self._names) - 1 - self._names[::-1].index(name)
+        return self._tensors[name]
 
     # ---- what layers ask
 
@@ -253,8 +374,9 @@ class OnnxFile:
     def kind(self, tensor: int) -> ElementType:
         return _BYTE if tensor in self._scales else REAL
 
-    def constant(self, tensor: int) -> None:
-        """Return None: constants are not tensors in these files."""
+    def constant(self, tensor: int) -> Any:
+        known = self._scales.get(tensor)
+        return None if known is None else known.data
 
     def scale(self, tensor: int) -> Any:
         return np.float32(self._scales[tensor].scales[0])
@@ -264,3 +386,8 @@ class OnnxFile:
 
     def has_scale(self, tensor: int) -> bool:
         return tensor in self._scales
+
+
+def _is_bare(found: _Known) -> bool:
+    # A constant of real numbers, not one that is dequantised.
+    return isinstance(found, Scaled) and found.scales is None

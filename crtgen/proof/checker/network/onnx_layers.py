@@ -9,66 +9,50 @@ from typing import Any
 
 import numpy as np
 
-from crtgen.proof.checker.algebra.real import fused
-from crtgen.proof.checker.algebra.value import Symbol
+from crtgen.proof.checker.algebra.real import word_of_real
 from crtgen.proof.checker.network.arithmetic import Ints
-from crtgen.proof.checker.network.elementwise import ElementLayer
 from crtgen.proof.checker.network.layer import Layer, Value
-from crtgen.proof.checker.network.onnx_file import OnnxFile, OnnxOperator, Scaled
+from crtgen.proof.checker.network.onnx_elements import ELEMENTS, OnnxFileLayer, same_scale
+from crtgen.proof.checker.network.onnx_forms import Scaled
 from crtgen.proof.checker.network.others import MaxPool
-from crtgen.proof.checker.network.real_ends import RealInput, RealOutput
+from crtgen.proof.checker.network.real_ends import RealOutput
 from crtgen.proof.checker.network.sums import Channel, SumLayer, Summed, bounds_of, terms_of
 from crtgen.proof.checker.refusal import Refusal
 
 __all__ = ["ONNX_LAYERS"]
 
-
-class _Onnx(Layer):
-    # Common parts of layers of an ONNX file.
-    operator: OnnxOperator  # type: ignore[assignment]
-
-    @property
-    def source(self) -> OnnxFile:
-        found = self.network.file
-        assert isinstance(found, OnnxFile)
-        return found
-
-    def attribute(self, name: str, default: Any) -> Any:
-        return self.operator.attributes.get(name, default)
-
-    def cut(self) -> tuple[int, int]:
-        # Limits of the type after a Relu or Clip.
-        y, (low, high) = self.operator.output, self.operator.limits
-        ends = [self.type.low, self.type.high]
-        for k, end in enumerate((low, high)):
-            if np.isfinite(end):
-                step = np.rint(np.float32(end) / self.source.scale(y)) + self.source.zero_point(y)
-                ends[k] = int(np.clip(step, self.type.low, self.type.high))
-        return ends[0], ends[1]
-
-    def only(self, *names: str) -> None:
-        other = set(self.operator.attributes) - set(names)
-        if other:
-            raise Refusal(f"attributes that are not followed: {', '.join(sorted(other))}")
+# Scales of biases that differ by less are those of the sums.
+_SAME = 1e-5
 
 
-class OnnxInput(RealInput, _Onnx):
-    """QuantizeLinear of an input, which rounds halves to even."""
+class _Scaled(SumLayer, OnnxFileLayer):
+    """A sum times a float32 factor per channel, rounded to nearest with ties to even.
 
-    rounded = staticmethod(np.rint)
-
-
-class _Scaled(SumLayer, _Onnx):
-    """A sum times a float32 factor per channel, rounded to nearest with ties to even."""
+    At the end of a network this is a product of float32, or a quantised number.
+    """
 
     factors: dict[Channel, np.float32]
 
     def function(self, channel: Channel, acc: Ints) -> Any:
+        if self.is_real:
+            return word_of_real(acc.astype(np.float32) * self.factors[channel])
         made = np.rint(acc.astype(np.float32) * self.factors[channel]).astype(np.float64) + self.zero
         return np.clip(made, *self.limits).astype(np.int64)
 
     def begin(self) -> None:
-        self.limits, self.zero = self.cut(), self.source.zero_point(self.operator.output)
+        self.is_real = self.source.is_real(self.operator.output)
+        self.rises = not self.is_real
+        if not self.is_real:
+            self.limits, self.zero = self.cut(), self.source.zero_point(self.operator.output)
+        elif self.operator.limits == (-np.inf, np.inf):
+            self.limits = self.type.low, self.type.high
+            self.said = f"{self.name} at the end as the product of its exact sum, which is rounded to float32"
+        else:
+            raise Refusal("limits of a result that is not quantised")
+
+    def per_step(self, scales: Any) -> Any:
+        """Return the factors that turn sums in steps of ``scales`` into outputs."""
+        return scales if self.is_real else scales / self.source.scale(self.operator.output)
 
 
 class _OnnxWeighted(_Scaled):
@@ -83,7 +67,7 @@ class _OnnxWeighted(_Scaled):
         scales = np.asarray(found.scales, np.float32)
         if scales.size not in (1, channels) or (scales.size > 1 and found.axis % weights.ndim != axis):
             raise Refusal("scales along another axis than its outputs")
-        joined = self.source.scale(x) * scales / self.source.scale(self.operator.output)
+        joined = self.per_step(self.source.scale(x) * scales)
         self.factors = {c: np.float32(joined[c % scales.size]) for c in range(channels)}
         return weights, self._biases(place + 1, channels, self.source.scale(x) * scales)
 
@@ -94,15 +78,21 @@ class _OnnxWeighted(_Scaled):
         return np.asarray(found.data)
 
     def _biases(self, place: int, channels: int, scales: Any) -> Ints:
-        # Integers in steps of the sums.
+        # Integers in steps of the sums. Those of real numbers, or in other steps because two layers share
+        # them, are rounded to the nearest step.
         if place not in self.operator.constants:
             return np.zeros(channels, np.int64)
-        found = self.operator.constants[place]
-        data = self._whole(found).ravel()
-        same = np.broadcast_to(found.scales, channels) == np.broadcast_to(scales, channels)
-        if found.zero or data.size != channels or not same.all():
+        found, steps = self.operator.constants[place], np.broadcast_to(scales, channels)
+        data = found.data.ravel()
+        if data.size != channels or found.zero:
+            raise Refusal("a bias of another size than the outputs")
+        given = 1.0 if found.scales is None else np.broadcast_to(found.scales, channels).astype(np.float64)
+        if found.scales is not None and (abs(given - steps) <= _SAME * steps).all():
+            return self._whole(found).ravel()
+        if self.is_real:
             raise Refusal("a bias in other steps than those of the sums")
-        return data
+        rounded = np.rint((data * given).astype(np.float32) / steps).astype(np.float64)
+        return np.asarray(np.clip(rounded, -(1 << 31), (1 << 31) - 1), np.int64)
 
     def alike(self, one: Channel, other: Channel) -> bool:
         return bool(self.factors[one] == self.factors[other])
@@ -224,7 +214,7 @@ class Average(_Scaled):
         return np.clip(made, *self.limits).astype(np.int64)
 
 
-class OnnxMaxPool(MaxPool, _Onnx):
+class OnnxMaxPool(MaxPool, OnnxFileLayer):
     def prepare(self) -> list[Value]:
         self.only("kernel_shape", "pads", "strides", "auto_pad", "ceil_mode", "dilations", "storage_order")
         if self.attribute("ceil_mode", 0) or self.attribute("storage_order", 0):
@@ -245,76 +235,8 @@ class OnnxMaxPool(MaxPool, _Onnx):
         ]
 
 
-class Moved(_Onnx):
-    is_move = True
-
-    def prepare(self) -> list[Value]:
-        same_scale(self)
-        if self.operator.limits != (-np.inf, np.inf):
-            raise Refusal("a function behind what only moves")
-        array = self.network.array(self.operator.inputs[0])
-        if self.operator.code == "Transpose":
-            array = array.transpose(self.attribute("perm", list(range(array.ndim))[::-1]))
-        found: list[Value] = list(array.ravel())
-        self.proven.update(range(self.size))
-        return found
-
-    def needs(self, outputs: set[int]) -> set[Symbol]:
-        assert self.values is not None  # outputs that are asked for have symbols
-        return {v for i in outputs if isinstance(v := self.values[i], Symbol)}
-
-
-class OnnxUnary(_Scaled):
-    def sums(self) -> Iterator[Summed]:
-        self.begin()
-        x, y = self.operator.inputs[0], self.operator.output
-        if self.operator.code == "Relu":
-            self.limits = max(self.limits[0], self.zero), self.limits[1]
-        elif self.operator.code != "Requantize":
-            raise Refusal("a function that is not followed")
-        self.scales, self.first = (self.source.scale(x), self.source.scale(y)), self.source.zero_point(x)
-        values = self.network.values(x)
-        low, high = bounds_of(values)
-        self.ranges = {0: (int(low.min()), int(high.max()))}
-        for i, value in enumerate(values):
-            yield i, 0, *terms_of(0, [(value, 1)])
-
-    def function(self, channel: Channel, acc: Ints) -> Any:
-        """Apply both quantisations: a product and a quotient in float32."""
-        real = (acc - self.first).astype(np.float32) * self.scales[0]
-        return np.clip(np.rint(real / self.scales[1]) + self.zero, *self.limits).astype(np.int64)
-
-
-class OnnxAddition(ElementLayer, _Onnx):
-    """Add of two tensors, as ONNX Runtime computes it on a PC, where int8 becomes uint8 first.
-
-    Each factor is rounded once, and so is the addend, which includes one of the zero points.
-    """
-
-    def read(self) -> None:
-        self.only()
-        if len(self.operator.inputs) != 2:
-            raise Refusal("an addition of a constant")
-        f, (a, b), y = self.source, self.operator.inputs, self.operator.output
-        self.limits = self.cut()
-        self.factors = f.scale(a) / f.scale(y), f.scale(b) / f.scale(y)
-        first, second, last = (np.float32(f.zero_point(t) + 128) for t in (a, b, y))
-        self.start = last - fused(self.factors[0], first, self.factors[1] * second)
-
-    def value(self, *operands: Any) -> Any:
-        a, b = (np.asarray(v + 128).astype(np.float32) for v in operands)
-        found = np.rint(fused(a, self.factors[0], fused(b, self.factors[1], self.start)))
-        return np.clip(found.astype(np.float64) - 128, *self.limits).astype(np.int64)
-
-
-def same_scale(layer: _Onnx) -> None:
-    f, x, y = layer.source, layer.operator.inputs[0], layer.operator.output
-    if (f.scale(x), f.zero_point(x)) != (f.scale(y), f.zero_point(y)):
-        raise Refusal("a change of the scale is not followed yet")
-
-
 def axes_of(
-    layer: _Onnx, shape: tuple[int, ...], kernel: Sequence[int], dilations: Sequence[int]
+    layer: OnnxFileLayer, shape: tuple[int, ...], kernel: Sequence[int], dilations: Sequence[int]
 ) -> list[list[list[tuple[int, int]]]]:
     """Return, for each output row and column, the input cells in its window and their positions in the
     kernel.
@@ -337,7 +259,7 @@ def axes_of(
 
 
 ONNX_LAYERS: dict[str, type[Layer]] = {
-    "QuantizeLinear": OnnxInput,
+    **ELEMENTS,
     "DequantizeLinear": RealOutput,
     "Conv": OnnxConvolution,
     "Gemm": OnnxDense,
@@ -345,8 +267,4 @@ ONNX_LAYERS: dict[str, type[Layer]] = {
     "GlobalAveragePool": GlobalAverage,
     "AveragePool": Average,
     "MaxPool": OnnxMaxPool,
-    "Add": OnnxAddition,
-    "Relu": OnnxUnary,
-    "Requantize": OnnxUnary,
-    **dict.fromkeys(("Flatten", "Reshape", "Squeeze", "Unsqueeze", "Transpose"), Moved),
 }

@@ -81,6 +81,10 @@ class SumLayer(Layer):
     def function(self, channel: Channel, acc: Ints) -> Any:
         raise NotImplementedError
 
+    def differs(self, got: Any, wanted: Any) -> Any:
+        """Return, for each output, True if the code's value is not the network's."""
+        return got != wanted
+
     def alike(self, one: Channel, other: Channel) -> bool:
         return one == other
 

@@ -14,9 +14,9 @@ be shown depends on the kind of the layer:
 Verdicts are kept by layer, channel and the *shape* of the expression, in which sums are identified by factor
 and offset only: the thousands of outputs of a channel have a few shapes, so each is compared once.
 
-A byte that is not the output of any layer is forgotten: it may be an intermediate value that the final output
-does not depend on. If the final output does depend on it, that output is not proven. So recognition may miss
-an output, but what it accepts is equal for every input.
+A byte that is not the output of any layer is forgotten, unless it is a short function of one byte: it may be
+an intermediate value that the final output does not depend on. If the final output does depend on it, that
+output is not proven. So recognition may miss an output, but what it accepts is equal for every input.
 """
 
 import math
@@ -26,7 +26,15 @@ from typing import Any
 
 import numpy as np
 
-from crtgen.proof.checker.algebra.expression import Node, evaluate, has_unknown, leaves, parts_of, shape_of
+from crtgen.proof.checker.algebra.expression import (
+    Node,
+    evaluate,
+    has_unknown,
+    is_short,
+    leaves,
+    parts_of,
+    shape_of,
+)
 from crtgen.proof.checker.algebra.fixed import fixed
 from crtgen.proof.checker.algebra.greatest import greatest_of, least_of
 from crtgen.proof.checker.algebra.monotone import Course, course_of
@@ -81,7 +89,7 @@ class Recogniser:
         value = self._value(word, bits, {})
         if value is not None:
             return value & M32 if isinstance(value, int) else value.word
-        self.forgotten += bits == 8 and moved_byte(word) is None
+        self.forgotten += bits == 8 and moved_byte(word) is None and not is_short(word)
         if self.forgotten > self.limit:
             raise Refusal(f"too many bytes are no output of any layer; the first: {self.first_reason}")
         return None
@@ -249,7 +257,7 @@ class Recogniser:
         layer.evaluations += acc.size
         got = np.broadcast_to(layer.type.of(evaluate(word, value, {})), acc.shape)
         wanted = layer.function(c, acc)
-        wrong = np.nonzero(got != wanted)[0]
+        wrong = np.nonzero(layer.differs(got, wanted))[0]
         if wrong.size:
             i, leaf = wrong[0], leaves(word)[0]
             ends = ([(leaf.terms(), int(value(leaf)[k]) - leaf.constant)] for k in (i, wrong[-1]))

@@ -54,6 +54,10 @@ _ARGUMENT, _RESULT = -4, -5
 _INFINITE = 0x7F800000
 
 
+# What is left of the name of a layer's kernel: "quantize_3", "dequantize_by_4".
+_KERNEL = re.compile(r"(by_)?\d+")
+
+
 @dataclass(frozen=True, slots=True)
 class Conversions:
     """The functions that were followed; those of the compiler's library that are trusted to compute float32,
@@ -72,7 +76,7 @@ def follow_conversions(image: DecodedImage, network: Network, name: str) -> Conv
     for symbol in sorted(image.symbols):
         for kind in (_Quantize, _Dequantize):
             before = f"{name}_{kind.verb}_"
-            if symbol.startswith(before) and not symbol[len(before) :].isdigit():  # a layer's kernel
+            if symbol.startswith(before) and not _KERNEL.fullmatch(symbol.removeprefix(before)):
                 tensor = _tensor_of(network.file, symbol.removeprefix(before), kind.which)
                 count = _elements(image, network, name, kind.which, tensor)
                 runs.append(kind(image, network.file, symbol, tensor, count))

@@ -118,7 +118,6 @@ class _CopiesRun:
         return size_of(self.network, which, tensor) * self.file.kind(tensor).bits // 8
 
     def follow(self, which: str, k: int) -> None:
-        """Follow all requests of a tensor."""
         memory, first, size = self.machine.memory, self.at[which][k], self._bytes_of(which, k)
         for request, rest in product(self._requests(which, k, size), (0, M32)):
             for a, symbol in self.held.items():

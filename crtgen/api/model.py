@@ -316,6 +316,7 @@ def _plan(graph: Graph, request: Request) -> tuple[Plan, list[Rewrite]]:
         keep_inputs=request.keep_inputs,
         fixed=tuned.kernels(graph, request.target, request.constants_reads) if tuned else {},
         feed=request.feed,
+        in_place=request.executor == "aot",
     )
     return plan, [*found, *slid, *claimed, *looped]
 

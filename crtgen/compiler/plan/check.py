@@ -17,6 +17,7 @@ from crtgen.compiler.plan.slot import ArenaSlot
 __all__ = ["check_plan"]
 
 _NOBODY = -1
+_WORD = 4
 
 
 # A memory: ``arena`` with the name of a part (none for the arena itself), or ``home`` with a name.
@@ -40,6 +41,9 @@ class _Paper:
                 raise self.fail(f"{name} has {nbytes} bytes, its home {len(self.owner[memory])}")
             self.owner[memory] = np.full(nbytes, _NOBODY, np.int32)
         self.number: dict[str, int] = {}
+        self.joined: dict[str, tuple[str, ...]] = {}
+        """Values without bytes of their own, and those of which they consist."""
+        self.parts = frozenset(_parts(plan))
 
     def fail(self, what: str) -> CrtgenError:
         return CrtgenError(
@@ -58,16 +62,18 @@ class _Paper:
         slot = self.plan.slots[value]
         if slot.size != nbytes:
             raise self.fail(f"{value} has {slot.size} bytes")
-        return self.inside(value, slot), slot
+        # A part of a value begins anywhere; kernels rely on words, and on whole elements.
+        least = max(_WORD, self.plan.graph.values[value].dtype.itemsize)
+        return self.inside(value, slot, least if value in self.parts else self.plan.align), slot
 
-    def inside(self, what: str, slot: ArenaSlot) -> _Memory:
+    def inside(self, what: str, slot: ArenaSlot, align: int) -> _Memory:
         # The memory of a slot, which is aligned and inside of it.
         memory = "arena", slot.part
         if memory not in self.owner:
             raise self.fail(f"{what} is in {slot.part}, of which the plan has no part")
         size = len(self.owner[memory])
-        if slot.offset % self.plan.align:
-            raise self.fail(f"{what} at {slot.offset} is not aligned to {self.plan.align}")
+        if slot.offset % align:
+            raise self.fail(f"{what} at {slot.offset} is not aligned to {align}")
         if slot.offset < 0 or slot.offset + slot.size > size:
             place = f"the part {slot.part}" if slot.part else "the arena"
             raise self.fail(f"{what} leaves {place} of {size} bytes")
@@ -83,6 +89,10 @@ class _Paper:
         self.owners(value)[:] = self.number[value]
 
     def read(self, value: str, reader: str) -> None:
+        if value in self.joined:
+            for part in self.joined[value]:
+                self.read(part, reader)
+            return
         if value not in self.number:
             raise self.fail(f"{reader} reads {value} before it is computed")
         if (self.owners(value) != self.number[value]).any():
@@ -131,11 +141,17 @@ def _step(paper: _Paper, step: Step) -> None:
     inputs = paper.variables(step.inputs)
     for name in inputs:
         paper.read(name, step.name)
+    if step.kernel.joins:
+        _joins(paper, step)
+        return
     if step.kernel.is_alias:
         (output,) = step.outputs
         if paper.slot(output) != paper.slot(step.inputs[0]):
             raise paper.fail(f"{step.name} is an alias, but its output lies elsewhere")
-        paper.number[output] = paper.number[step.inputs[0]]
+        if step.inputs[0] in paper.joined:
+            paper.joined[output] = paper.joined[step.inputs[0]]
+        else:
+            paper.number[output] = paper.number[step.inputs[0]]
         return
     _overlaps(paper, step)
     _shares(paper, step)
@@ -145,6 +161,34 @@ def _step(paper: _Paper, step: Step) -> None:
         raise paper.fail(f"the two scratch buffers of {step.name} meet")
     for name in step.outputs:
         paper.write(name)
+
+
+def _parts(plan: Plan) -> Iterable[str]:
+    # What is joined, what that is a view of, and other views of it.
+    found = set[str]()
+    for step in reversed(plan.steps):
+        if step.kernel.joins:
+            found.update(step.inputs)
+        elif step.kernel.is_alias and step.outputs[0] in found:
+            found.add(step.inputs[0])
+    for step in plan.steps:
+        if step.kernel.is_alias and not step.kernel.joins and step.inputs[0] in found:
+            found.add(step.outputs[0])
+    return found
+
+
+def _joins(paper: _Paper, step: Step) -> None:
+    # The inputs are one after another where the output is, and there is nothing else in it.
+    (output,) = step.outputs
+    memory, slot = paper.slot(output)
+    at = slot.offset
+    for name in step.inputs:
+        if paper.slot(name) != (memory, ArenaSlot(at, paper.plan.graph.values[name].nbytes, slot.part)):
+            raise paper.fail(f"{step.name} joins {name}, which is not at {at}")
+        at += paper.plan.graph.values[name].nbytes
+    if at != slot.offset + slot.size or len(set(step.inputs)) < len(step.inputs):
+        raise paper.fail(f"{step.name} joins {at - slot.offset} bytes, its output has {slot.size}")
+    paper.joined[output] = step.inputs
 
 
 def _shares(paper: _Paper, step: Step) -> None:
@@ -181,7 +225,7 @@ def _scratch(paper: _Paper, step: Step, inputs: list[str], slot: ArenaSlot | Non
         raise paper.fail(f"{step.name} has not the scratch memory that it needs")
     if slot is None:
         return
-    memory = paper.inside(f"the scratch of {step.name}", slot)
+    memory = paper.inside(f"the scratch of {step.name}", slot, paper.plan.align)
     for name in (*inputs, *step.outputs):
         if _meet(paper.slot(name), (memory, slot)):
             raise paper.fail(f"{name} meets the scratch of {step.name}")

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from crtgen.compiler.kernels import Kernel, Parts, Target, applicable, on_two_cores, select
 from crtgen.compiler.kernels.engine.cost import Cost
 from crtgen.compiler.level import find_level
+from crtgen.compiler.plan.joined import gain_of, join_in_place
 from crtgen.compiler.plan.plan import Branch, Call, Outside, Plan, WhileLoop
 from crtgen.compiler.plan.planner import make_plan
 from crtgen.compiler.plan.row_loops import loop_over_rows
@@ -28,6 +29,7 @@ def plan_model(
     keep_inputs: bool = False,
     fixed: Mapping[str, Kernel] = MappingProxyType({}),
     feed: str = "",
+    in_place: bool = True,
 ) -> tuple[Plan, tuple[Rewrite, ...]]:
     """Return the plan of a model, and a note for each chain that runs by rows.
 
@@ -35,12 +37,24 @@ def plan_model(
     operator's inputs in place, and writes outputs in place if possible. Layers in ``fixed`` have the given
     kernels, and are in no chain; layers of subgraphs never are. If ``feed`` is ``rows``, the image arrives by
     rows; raises ``UnsupportedError`` if that is impossible. If the level permits chains of any length, the
-    plan has the smallest arena that was found.
+    plan has the smallest arena that was found. Without ``in_place`` no value is a part of another one, as the
+    graph executor requires.
     """
     apart, streams = frozenset(fixed), find_level(target.optimize).streams
 
     def planned(most: float) -> tuple[Plan, tuple[Rewrite, ...]]:
         plan = _whole(graph, target, keep_inputs, None, fixed, most)
+        if not in_place:
+            return by_rows(plan)
+        joined, notes = join_in_place(plan, target, apart=apart)
+        ways = [_joined(by_rows(plan), target, apart)]
+        if notes:
+            after, others = _joined(by_rows(joined), target, apart)
+            ways.append((after, (*notes, *others)))
+        level = find_level(target.optimize)
+        return max(ways, key=lambda way: gain_of(plan, way[0], level))
+
+    def by_rows(plan: Plan) -> tuple[Plan, tuple[Rewrite, ...]]:
         looped = loop_over_rows(plan, target, apart=apart)
         if feed:
             return feed_by_rows(plan, looped[0], target, apart=apart)
@@ -51,6 +65,14 @@ def plan_model(
     least = planned(0)
     faster = planned(least[0].arena)  # where kernels need no more than the whole takes anyway
     return faster if faster[0].arena <= least[0].arena else least
+
+
+def _joined(
+    made: tuple[Plan, tuple[Rewrite, ...]], target: Target, apart: frozenset[str] = frozenset()
+) -> tuple[Plan, tuple[Rewrite, ...]]:
+    # With concatenations in place, as well as those that are so already.
+    plan, notes = join_in_place(made[0], target, apart=apart)
+    return plan, (*made[1], *notes)
 
 
 def _whole(
@@ -115,7 +137,7 @@ def _branch(graph: Graph) -> Outside:
 
 
 def _inner(graph: Graph, outside: Outside, target: Target) -> Plan:
-    return loop_over_rows(_whole(graph, target, False, outside), target)[0]
+    return _joined(loop_over_rows(_whole(graph, target, False, outside), target), target)[0]
 
 
 def _kernel(item: Branch | WhileLoop) -> Kernel:

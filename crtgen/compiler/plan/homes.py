@@ -52,6 +52,8 @@ class _HomeSearch:
         # Let ``after`` be computed in ``home``, if that is possible.
         root = after
         while (item := self.maker.get(root)) is not None and self.kernels[item.name].is_alias:
+            if self.kernels[item.name].joins:
+                return
             root = item.inputs[0]
         if item is None or root in self.names or self._shares(root):
             return
@@ -70,7 +72,8 @@ class _HomeSearch:
     def _views(self) -> None:
         # A reshaped value has the home of its source.
         for item in self.items:
-            if self.kernels[item.name].is_alias and item.inputs[0] in self.names:
+            kernel = self.kernels[item.name]
+            if kernel.is_alias and not kernel.joins and item.inputs[0] in self.names:
                 self.names[item.outputs[0]] = self.names[item.inputs[0]]
 
     def _shares(self, root: str) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from crtgen.compiler.plan.places import find_parts
 from crtgen.compiler.plan.plan import Plan
 from crtgen.compiler.plan.slot import ArenaSlot
 
@@ -16,7 +17,7 @@ class Lifetime:
     Moments are steps, counted from 1; 0 is before the first step, and the number of steps plus one is after
     the last. ``name`` is that of the value, or of the step whose scratch memory it is; ``is_apart`` marks the
     separate memory of an NPU. A value that is a view of another one with a new shape has the same place at
-    the same time: ``alias_of`` names that one.
+    the same time, and one that is joined without a copy is a part of the result: ``alias_of`` names that one.
     """
 
     name: str
@@ -34,13 +35,17 @@ def lifetimes(plan: Plan) -> tuple[Lifetime, ...]:
 
 
 def _lifetimes(plan: Plan) -> Iterator[Lifetime]:
-    roots = {name: name for name in plan.graph.inputs}
-    spans = {name: [0, 0] for name in plan.graph.inputs}
+    kernels = {step.name: step.kernel for step in plan.steps}
+    inside = find_parts(plan.graph, [step.item for step in plan.steps], kernels)
+    roots = {name: inside.get(name, (name,))[0] for name in plan.graph.inputs}
+    spans = {root: [0, 0] for root in roots.values()}
     for moment, step in enumerate(plan.steps, start=1):
         for name in (n for n in step.inputs if n in roots):
             spans[roots[name]][1] = moment
         for name in step.outputs:
-            roots[name] = roots.get(step.inputs[0], name) if step.kernel.is_alias else name
+            is_view = step.kernel.is_alias and not step.kernel.joins
+            alone = roots.get(step.inputs[0], name) if is_view else name
+            roots[name] = inside[name][0] if name in inside else alone
             spans.setdefault(roots[name], [moment, moment])
         if step.scratch is not None:
             yield Lifetime(step.name, step.scratch, moment, moment, is_scratch=True)

@@ -77,9 +77,9 @@ def make_plan(
         i: o for layout, inside in layouts.values() for i, o in zip(inside, layout.offsets, strict=True)
     }
     slots = {
-        value: ArenaSlot(offsets[i], place.size, where[i])
+        value: ArenaSlot(offsets[i] + start, graph.values[value].nbytes, where[i])
         for i, place in enumerate(liveness.places)
-        for value in place.values
+        for value, start in zip(place.values, place.starts, strict=True)
     }
     steps = tuple(
         _step(items[task], kernels[items[task].name], problem.scratch.get(step), offsets, where)

@@ -273,7 +273,8 @@ class _ItemLine:
         if at is None or at < first:
             return True
         kernel = self.kernels[at]
-        return not (kernel.is_alias or any(permit.exact for permit in kernel.inplace))
+        joins = (self.kernels[self.places[node.name]].joins for node in self.graph.consumers(value))
+        return not (kernel.is_alias or any(joins) or any(permit.exact for permit in kernel.inplace))
 
     def _liveness(self, items: Sequence[Item], kernels: Sequence[Kernel], first: int, last: int) -> Liveness:
         # Liveness while ``items`` run instead of the items from ``first`` to ``last``.

@@ -369,6 +369,7 @@ class _Tuner:
             request.target,
             keep_inputs=request.keep_inputs,
             fixed={layer.name: layer.candidates[chosen[layer.name]].kernel for layer in self.layers},
+            in_place=request.executor == "aot",
         )
         return made
 

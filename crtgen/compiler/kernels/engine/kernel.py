@@ -188,7 +188,8 @@ class Kernel:
     Without a template, the only one is the kernel, with the kernel's parameters.
 
     A kernel with neither computes nothing: the output *is* the first input, which the planner must lay in
-    the same place (reshape).
+    the same place (reshape). If it ``joins``, each input is where the output has its elements, one after
+    another.
 
     ``parts`` are functions that the kernel calls: their symbols reach the template as ``parts``, in order.
     They are shared as any other; their consts and their scratch are the business of the kernel, which
@@ -234,6 +235,7 @@ class Kernel:
     fed: bool = False
     fails: bool = False
     estimate: int | None = None
+    joins: bool = False
 
     @property
     def is_alias(self) -> bool:

@@ -92,7 +92,7 @@ class GatheredWindows:
 
     @property
     def word(self) -> bool:
-        """True if a segment is copied as a word, without a vector."""
+        # True if a segment is copied as a word, without a vector.
         return self.length <= _WORD
 
     @property

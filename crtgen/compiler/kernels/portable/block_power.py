@@ -49,7 +49,7 @@ class BlockView:
 
     @property
     def apart(self) -> tuple[int, int]:
-        """First and last index of both groups together."""
+        # First and last index of both groups together.
         used = [pair for pair in (self.low, self.high) if pair[0] <= pair[1]]
         return min(pair[0] for pair in used), max(pair[1] for pair in used)
 

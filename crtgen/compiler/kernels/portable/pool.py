@@ -102,7 +102,7 @@ def _form(window: WindowShape) -> str:
 
 
 def rescaled_sum(p: PoolParams, total: str) -> str:
-    """Return C for the mean of a window with this sum."""
+    # Return C for the mean of a window with this sum.
     assert p.factor is not None
     return f"{even(f'{total} {plus(p.start)}', p.factor)} {plus(p.output_offset)}"
 

@@ -142,12 +142,14 @@ def test_what_is_scattered_to_one_place_is_added() -> None:
         ("EXP", "int16", -(1 << 15), (0.0003, 0), (0.01, 0), 0xB87DB5C8),
         ("EXP", "int8", -(1 << 7), (0.03, 4), (0.1, -100), 0x740E2942),
         ("EXP", "int8", -(1 << 7), (0.01, -(1 << 7)), (0.06, -(1 << 7)), 0xF3C1F5FC),
+        ("SQRT", "int8", -30, (0.05, -30), (0.03, 5), 0xD8AD9B75),
+        ("SQRT", "int8", -(1 << 7), (0.01, -(1 << 7)), (0.0061, -(1 << 7)), 0x6732F790),
     ],
 )
 def test_functions_by_a_table_are_those_of_litert(
     code: str, dtype: str, least: int, x: tuple[float, int], y: tuple[float, int], crc: int
 ) -> None:
-    """Every number at once; the checksums are those of what ai-edge-litert 2.3 computes."""
+    """Every number at once; the checksums are those of ai-edge-litert 2.3 and, for SQRT, TensorFlow 2.21."""
     numbers = np.arange(least, np.iinfo(dtype).max + 1).astype(dtype)
     ends = [Tensor(n, numbers.shape, dtype, [q[0]], [q[1]]) for n, q in (("x", x), ("y", y))]
     model = Model(ends, [Operator(code, ["x"], ["y"])], ["x"], ["y"])
@@ -168,6 +170,27 @@ def test_sigmoids_have_the_scale_of_their_output(code: str, zero_point: int) -> 
     wanted = np.clip(real / scale + zero_point, -128, 127)
     found = graph.evaluate({"x": numbers})[graph.outputs[0]]
     assert np.abs(found.astype(np.float64) - wanted).max() <= 0.5001
+
+
+def test_roots_of_negative_numbers_are_zero() -> None:
+    ends = [Tensor("x", (40,), "int8", [0.05], [-30]), Tensor("y", (40,), "int8", [0.03], [5])]
+    graph = load_tflite(Model(ends, [Operator("SQRT", ["x"], ["y"])], ["x"], ["y"]).to_bytes())
+    found = graph.evaluate({"x": np.arange(-69, -29).astype(np.int8)})[graph.outputs[0]]
+    assert set(found.tolist()) == {5}
+
+
+@pytest.mark.parametrize("scale", [0.02, 7.8e-9])
+def test_a_difference_of_a_tensor_to_itself(scale: float) -> None:
+    """Keras' logsumexp asks so if a value is finite; TFLite's sum would shift by too much."""
+    tensors = [
+        Tensor("x", (5,), "int8", [0.015], [-110]),
+        Tensor("zero", (5,), "int8", [scale], [3]),
+        Tensor("y", (5,), "int8", [0.03], [-20]),
+    ]
+    difference, total = Operator("SUB", ["x", "x"], ["zero"]), Operator("ADD", ["zero", "x"], ["y"])
+    graph = load_tflite(Model(tensors, [difference, total], ["x"], ["y"]).to_bytes())
+    found = graph.evaluate({"x": np.array([-128, -110, 0, 10, 127], np.int8)})[graph.outputs[0]]
+    assert found.tolist() == [-29, -20, 35, 40, 99]
 
 
 def test_functions_by_a_table_need_scales() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from tests.tflite_builder import Model, Operator, Options, Tensor
 
-__all__ = ["average_pool", "elements", "rare", "reals", "two_inputs"]
+__all__ = ["average_pool", "elements", "rare", "reals", "root", "two_inputs"]
 
 
 def average_pool() -> bytes:
@@ -37,6 +37,14 @@ def elements() -> bytes:
         Operator("SUB", ["c", "x"], ["y"], Options("SubOptions")),
     ]
     return Model(tensors, operators, ["x"], ["y"]).to_bytes()
+
+
+def root() -> bytes:
+    """A square root of int8, which is cut off instead of rounded."""
+    tensors = [
+        Tensor(*end) for end in (("x", (16,), "int8", [0.05], [-30]), ("y", (16,), "int8", [0.03], [5]))
+    ]
+    return Model(tensors, [Operator("SQRT", ["x"], ["y"])], ["x"], ["y"]).to_bytes()
 
 
 def two_inputs() -> bytes:

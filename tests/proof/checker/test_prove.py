@@ -17,7 +17,7 @@ from crtgen.proof.checker import CoreTiming, Proof, prove
 from crtgen.proof.checker.binary.image import read_image
 from crtgen.proof.printed import functions_of, lines_of
 from tests.proof.checker.mutations import flipped
-from tests.proof.checker.networks import average_pool, elements, two_inputs
+from tests.proof.checker.networks import average_pool, elements, root, two_inputs
 from tests.support import ROOT, model_path, models_dir, require_tool
 
 pytestmark = pytest.mark.qemu
@@ -149,6 +149,16 @@ def test_elements_on(board: str, optimize: str, tmp_path: Path) -> None:
             proof = prove(changed, model)
             assert not proof.is_proven
             assert states(proof)[layer][1] > 0
+
+
+def test_each_entry_of_a_table_of_roots(tmp_path: Path) -> None:
+    model = tmp_path / "root.tflite"
+    model.write_bytes(root())
+    image = image_of(model, M4, tmp_path)
+    assert prove(image, model).is_proven
+    table = symbol(image, "__tvm_param__root_sqrt_table")
+    for at in (0, 77, 255):
+        assert states(prove(flipped(image, table + at, 0, tmp_path), model)) == [("SQRT", 16)]
 
 
 def test_two_layers_of_the_same_inputs(tmp_path: Path) -> None:

@@ -56,7 +56,6 @@ from crtgen.network.ops.function import (
     Round,
     Rsqrt,
     Sin,
-    Sqrt,
     Square,
 )
 from crtgen.network.ops.logsoftmax import LogSoftmax
@@ -76,6 +75,20 @@ def _binary(kind: type[Add] | type[Sub] | type[Mul] | type[Div]) -> Convert:
         return Converted(kind(activation), (layer.tensor(0), layer.tensor(1)), ("operand",))
 
     return convert
+
+
+def _sub(layer: TfliteLayer) -> Result:
+    # Keras asks "is x finite?" by x - x, whose scale may be too fine for any other difference.
+    a, b, y = layer.tensor(0), layer.tensor(1), layer.y
+    if (
+        a.data is None
+        and a.name == b.name
+        and y.quant is not None
+        and y.quant.axis is None
+        and y.dtype is not None
+    ):
+        return KnownOutput(np.full(y.shape, y.quant.zero_point, y.dtype.numpy))
+    return _binary(Sub)(layer)
 
 
 def _operands(op: Elementwise) -> Convert:
@@ -241,10 +254,9 @@ CONVERTERS: Mapping[str, TfliteConverter] = {
     "SIN": TfliteConverter(unary(Sin()), ("sin",), types=_REAL),
     "SOFTMAX": TfliteConverter(_softmax, ("softmax",), "SoftmaxOptions", ("Beta",), _SHORT | {(_I8, _I16)}),
     "LOG_SOFTMAX": TfliteConverter(unary(LogSoftmax()), ("log_softmax",)),
-    "SQRT": TfliteConverter(unary(Sqrt()), ("sqrt",), types=_REAL),
     "SQUARE": TfliteConverter(unary(Square()), ("square",), types=_REAL),
     "SQUARED_DIFFERENCE": TfliteConverter(
         _operands(SquaredDifference()), ("squared_difference",), types=_WHOLE
     ),
-    "SUB": TfliteConverter(_binary(Sub), ("sub",), "SubOptions", _FUSED, _EVERY),
+    "SUB": TfliteConverter(_sub, ("sub",), "SubOptions", _FUSED, _EVERY),
 }

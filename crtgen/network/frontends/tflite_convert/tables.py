@@ -9,7 +9,7 @@ from crtgen.network.frontends.builder import Converted
 from crtgen.network.frontends.tflite_convert.layer import TfliteConverter, TfliteLayer, same
 from crtgen.network.ir import Array, DType, Op, Quant, Signature, Value
 from crtgen.network.ops.activation import Logistic, Tanh
-from crtgen.network.ops.function import Exp, Gelu, GeluTanh, Log
+from crtgen.network.ops.function import Exp, Gelu, GeluTanh, Log, Sqrt
 from crtgen.network.ops.interpolation import Interpolation, Reals, table_of
 from crtgen.network.ops.lookup import Lookup
 from crtgen.network.ops.scheme import INT8, INT16
@@ -50,6 +50,18 @@ def _bytes(function: Callable[[Reals], Reals], x: Quant, y: Quant) -> Array:
     steps = function(numbers) * (np.float32(1) / np.float32(y.scale))
     away = np.copysign(np.floor(np.abs(steps) + np.float32(0.5)), steps)
     return INT8.saturated(np.clip(away, -1e6, 1e6).astype(np.int64) + y.zero_point)
+
+
+def _sqrt(layer: TfliteLayer) -> Converted:
+    # TFLite divides in float32 and drops what is behind the point. It refuses negative inputs in each run.
+    x, y = layer.x.quant, layer.y.quant
+    if layer.x.dtype is DType.FLOAT32:
+        return Converted(Sqrt(), (layer.x,))
+    if x is None or y is None or x.axis is not None or y.axis is not None:
+        raise ValueError("the tensors of the operator are not quantised per tensor")
+    steps = np.maximum(INT8.every_number().astype(np.float32) - np.float32(x.zero_point), 0)
+    results = np.floor(np.sqrt(np.float32(x.scale) * steps) / np.float32(y.scale)).astype(np.int64)
+    return Converted(Lookup.of(INT8.saturated(results + y.zero_point), Sqrt.name), (layer.x,))
 
 
 def _exp(x: Reals, y: Quant, dtype: DType) -> Reals:
@@ -96,5 +108,6 @@ CONVERTERS: Mapping[str, TfliteConverter] = {
     "GELU": TfliteConverter(_gelu, ("gelu",), "GeluOptions", ("Approximate",), _TYPES),
     "LOG": TfliteConverter(_Function(Log(), _log).convert, ("log",), types=_TYPES),
     "LOGISTIC": TfliteConverter(_sigmoid(Logistic()), ("logistic", "sigmoid"), types=_TYPES),
+    "SQRT": TfliteConverter(_sqrt, ("sqrt",), types=same(DType.FLOAT32, DType.INT8)),
     "TANH": TfliteConverter(_sigmoid(Tanh()), ("tanh",), types=_TYPES),
 }

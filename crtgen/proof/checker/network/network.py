@@ -78,7 +78,7 @@ _LAYERS: dict[int | str, type[Layer]] = {
     _B.TANH: Sigmoid,
     _B.HARD_SWISH: HardSwishLayer,
     _B.ABS: AbsoluteLayer,
-    **dict.fromkeys((_B.ELU, _B.EXP, _B.GELU, _B.LOG), TabulatedLayer),
+    **dict.fromkeys((_B.ELU, _B.EXP, _B.GELU, _B.LOG, _B.SQRT), TabulatedLayer),
     _B.RSQRT: RsqrtLayer,
     **dict.fromkeys(COMPARISONS, ComparisonLayer),
     _B.REDUCE_MAX: ExtremeAlongAxes,

@@ -17,7 +17,7 @@ _B = tflite.BuiltinOperator
 
 
 class TabulatedLayer(ElementLayer):
-    """EXP, LOG, ELU, GELU, and LOGISTIC and TANH of int8 with any output scale.
+    """EXP, LOG, ELU, GELU, SQRT, and LOGISTIC and TANH of int8 with any output scale.
 
     TensorFlow Lite computes them in float32 for all 256 values of int8 (LUTPopulate, lut.h), or for 513 of
     int16, with lines between. A function of the C library is taken as its exact value, rounded to float32.
@@ -26,13 +26,19 @@ class TabulatedLayer(ElementLayer):
     def read(self) -> None:
         f, (x,), y = self.file, self.operator.inputs, self.operator.output
         self.limits, self.input_step = f.limits(y, 0), np.float32(f.scale(x))
-        self.per_output = np.float32(1) / np.float32(f.scale(y))
-        self.least = float(np.float32(self.type.low - f.zero_point(y)) * np.float32(f.scale(y)))
+        self.output_step = np.float32(f.scale(y))
+        self.per_output = np.float32(1) / self.output_step
+        self.least = float(np.float32(self.type.low - f.zero_point(y)) * self.output_step)
         self.real = _OF_REALS[self.operator.code]
         if self.operator.code == _B.GELU and self.operator.options(tflite.GeluOptions).Approximate():
             self.real = _gelu_by_tanh
         if self.type.bits == 16:
-            if f.kind(x) != self.type or f.zero_point(x) or f.zero_point(y) or self.operator.code == _B.ELU:
+            if (
+                f.kind(x) != self.type
+                or f.zero_point(x)
+                or f.zero_point(y)
+                or self.operator.code in (_B.ELU, _B.SQRT)
+            ):
                 raise Refusal("of int16 with a zero point")
             self.table = interpolation_table(self._real, f.scale(x), f.scale(y))
 
@@ -41,6 +47,8 @@ class TabulatedLayer(ElementLayer):
             return interpolated(self.table, np.asarray(operands[0]))
         numbers = self.input_step * np.asarray(operands[0]).astype(np.float32)
         found = np.array([self._real(float(x)) for x in numbers.ravel()], np.float32).reshape(numbers.shape)
+        if self.operator.code == _B.SQRT:  # divided and cut off, the only one
+            return np.floor(found / self.output_step).astype(np.int64)
         steps = np.clip((found * self.per_output).astype(np.float64), -1e6, 1e6)
         return np.where(steps < 0, np.ceil(steps - 0.5), np.floor(steps + 0.5)).astype(np.int64)
 
@@ -52,6 +60,10 @@ class TabulatedLayer(ElementLayer):
 
 def _exp(x: float) -> float:
     return math.exp(min(x, 80.0))  # beyond every output
+
+
+def _sqrt(x: float) -> float:
+    return math.sqrt(max(x, 0.0))  # TensorFlow Lite refuses others
 
 
 def _elu(x: float) -> float:
@@ -74,6 +86,7 @@ _OF_REALS: dict[int, Callable[[float], float]] = {
     _B.EXP: _exp,
     _B.LOG: math.log,
     _B.ELU: _elu,
+    _B.SQRT: _sqrt,
     _B.GELU: _gelu,
     _B.LOGISTIC: _sigmoid,
     _B.TANH: math.tanh,

@@ -5,6 +5,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import onnx
 import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
@@ -141,6 +142,20 @@ def test_layers_of_sixteen_bits(code: str, each: bool, behind: str, has_bias: bo
         steps.append(np.abs(found.astype(np.float64) - wanted.astype(np.float64)) / (8.0 / 32767))
     assert np.max(steps) < 1.01
     assert np.mean(steps) < 0.25
+
+
+@pytest.mark.parametrize("behind", ["", "Relu"])
+@pytest.mark.parametrize("is_output", [True, False])
+def test_a_real_sum_with_another_reader_is_computed_once(behind: str, is_output: bool) -> None:
+    """It stays float32: an integer layer beside it would compute it again."""
+    model = onnx.load_from_string(_short("Conv", True, behind, True)[0])
+    if not is_output:
+        model.graph.node.append(_node("Abs", ["c"], ["other"]))
+    name = "c" if is_output else "other"
+    model.graph.output.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, (1, 6, 6, 5)))
+    graph = load_onnx(model.SerializeToString())
+    types = [graph.signature(node).x.dtype for node in graph.nodes if node.op.name == "conv2d"]
+    assert types == [DType.FLOAT32] * 2  # one of each group
 
 
 @pytest.mark.parametrize("axis", [0, 1])

@@ -17,6 +17,7 @@ from crtgen.network.passes.simplify import (
 )
 from crtgen.network.passes.slide import Sliding, slide, start_of_signal
 from crtgen.network.passes.spectral import FindBands, FindPowers
+from crtgen.network.passes.tabulate import TabulateFloats
 
 __all__ = [
     "DEFAULT_PASSES",
@@ -39,6 +40,7 @@ __all__ = [
     "Rewrite",
     "Rule",
     "Sliding",
+    "TabulateFloats",
     "TurnOperands",
     "channels_last",
     "run_passes",
@@ -50,6 +52,7 @@ __all__ = [
 
 WITHOUT_FOLDING: tuple[Pass, ...] = (
     FoldConstants(),
+    TabulateFloats(),
     RemoveDead(),
     MoveTransposes(),
     TurnOperands(),

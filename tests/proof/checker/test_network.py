@@ -12,6 +12,7 @@ from crtgen.proof.checker.algebra.value import Symbol
 from crtgen.proof.checker.network.arithmetic import high_mul
 from crtgen.proof.checker.network.choices import ChoiceLayer, ExtremePlace
 from crtgen.proof.checker.network.elementwise import ElementLayer
+from crtgen.proof.checker.network.file import REAL, ElementType, ModelFile
 from crtgen.proof.checker.network.layer import Layer, Value
 from crtgen.proof.checker.network.lstm import LstmLayer
 from crtgen.proof.checker.network.matrices import MatrixProducts
@@ -137,6 +138,13 @@ def test_high_mul() -> None:
     """SaturatingRoundingDoublingHighMul: halves are rounded up."""
     a = np.array([1 << 30, -(1 << 30), 3 << 29, -(3 << 29), 5], np.int64)
     np.testing.assert_array_equal(high_mul(a, 1), [1, 0, 1, -1, 0])
+
+
+@pytest.mark.parametrize("kind", [REAL, *(ModelFile(ROOT / "demo/digits.tflite").kind(t) for t in (0, 1))])
+def test_a_type_has_as_many_numbers_as_its_bits(kind: ElementType) -> None:
+    assert kind.high - kind.low + 1 == 1 << kind.bits
+    assert kind.of(kind.high + 1) == kind.low
+    assert kind.of(kind.low - 1) == kind.high
 
 
 def test_refused_by_name(tmp_path: Path) -> None:

@@ -180,7 +180,8 @@ def cases() -> Iterator[Case]:
         yield make("int16", kind((3, 3), (2, 2), same, Activation.RELU), [int16s("x", (1, 9, 7, 5))])
         if kind is AveragePool2d:
             yield by_float32(make("2x2", kind((2, 2), (2, 2)), [x], Quant.tensor(0.037, -3)))
-            wide = int8s("x", (1, 6, 7, 18), 0.04, 6)
+            wide, even = int8s("x", (1, 6, 7, 18), 0.04, 6), int8s("x", (1, 6, 6, 8), 0.04, 6)
+            yield by_float32(make("2x2_narrow", kind((2, 2), (2, 2)), [even], Quant.tensor(0.02, 40)))
             yield by_float32(make("2x2_odd", kind((2, 2), (2, 2)), [int8s("x", (1, 9, 7, 5), 0.04, 7)]))
             yield by_float32(make("3x2", kind((3, 2), (1, 1)), [wide], Quant.tensor(0.04, 6)))
         yield make("f32_same", kind((3, 3), (2, 2), same, Activation.RELU6), [floats("x", (1, 9, 7, 5))])

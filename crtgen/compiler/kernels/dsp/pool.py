@@ -134,6 +134,8 @@ def _fits(op: AveragePool2d | MaxPool2d, sig: Signature) -> bool:
 def _pool(op: AveragePool2d | MaxPool2d, sig: Signature, name: str, result: str) -> Kernel:
     params = op.parameters(sig)
     low, high = clamp_limits(params.act_min, params.act_max)
+    if params.factor is not None:  # a result with another scale, which may be beyond int8
+        low, high = params.act_min, params.act_max
     window = WindowShape.of(op, sig)
     view = DspPoolView(
         window,

@@ -37,7 +37,6 @@ class Core:
 
     @property
     def family(self) -> str:
-        """Name of the core without suffixes for missing features."""
         return self.name.partition("+")[0]
 
     @property

@@ -39,8 +39,6 @@ def find_homes(graph: Graph, items: Sequence[Item], kernels: Mapping[str, Kernel
 
 
 class _HomeSearch:
-    """The items by their outputs, and the homes found so far."""
-
     def __init__(self, items: Sequence[Item], kernels: Mapping[str, Kernel], names: dict[str, str]) -> None:
         self.items, self.kernels, self.names = items, kernels, names
         self.fixed: set[str] = set()

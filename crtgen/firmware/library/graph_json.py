@@ -47,7 +47,6 @@ class GraphEntry:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the tensor: ceil(bits / 8) for each element."""
         return prod(self.shape) * self.dtype.itemsize
 
 

@@ -135,7 +135,72 @@ def functions() -> onnx.ModelProto:
     return net.model([1, 6], [1, 6])
 
 
-MODELS = {"operators": operators, "functions": functions}
+def moves() -> onnx.ModelProto:
+    """Operators that move integers, and a Concat of other scales, one of them a constant's."""
+    net = Quantised()
+    net.scaled("x", 0.03, -4)
+
+    def moved(code: str, *operands: Any, outputs: int = 1, **more: Any) -> list[str]:
+        kept = [net.constant(f"{net.last}.{code}.{i}", np.array(v, np.int64)) for i, v in enumerate(operands)]
+        made = [f"{net.last}.{code}{i}" for i in range(outputs)]
+        net.nodes.append(helper.make_node(code, [net.last, *kept], made, **more))
+        net.scales |= dict.fromkeys(made, net.scales[net.last])
+        net.last = made[0]
+        return made
+
+    net.operator("QLinearLeakyRelu", "start", 0.03, -4, alpha=0.5)
+    _, second = moved("Split", outputs=2, axis=1)
+    net.real("SpaceToDepth", "deep", 0.03, -4, blocksize=2)
+    net.real(
+        "Resize",
+        "large",
+        0.03,
+        -4,
+        "",
+        net.constant("twice", np.array([1, 1, 2, 2], np.float32)),
+        **_REPEATED,
+    )
+    (first,) = moved("Gather", [7, 0, 3], axis=1)
+    net.last = second
+    moved("Slice", [-1, 1], [-9, 5], [2, 3], [-1, 2])
+    net.constant("filled", np.array(-4, np.int8))
+    net.nodes.append(
+        helper.make_node(
+            "Pad", [net.last, net.constant("pads", np.array([0, 0, 0, 1, 0, 0, 0, 3])), "filled"], ["padded"]
+        )
+    )
+    net.scales["padded"], net.last = net.scales[net.last], "padded"
+    net.weights("w", (4, 2, 1, 1))
+    net.operator("QLinearConv", "conv", 0.05, -7, "w")
+    net.real("DepthToSpace", "wide", 0.05, -7, blocksize=2, mode="CRD")
+    (cut,) = moved("Slice", [0, 3], [6, 9], [2, 3])
+    net.weights("c", (1, 1, 6, 6), 0.02, 9)
+    given = [text for n in (first, cut, "c") for text in (n, *net.scales[n])]
+    result = net.scaled("joined", 0.04, 3)[1:]
+    net.nodes.append(
+        helper.make_node("QLinearConcat", [*result, *given], ["joined"], domain="com.microsoft", axis=1)
+    )
+    net.last = "joined"
+    moved("Transpose", perm=[0, 2, 3, 1])
+    return net.model([1, 4, 6, 6], [1, 6, 6, 5])
+
+
+_REPEATED = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+
+
+def lines() -> onnx.ModelProto:
+    """A convolution of lines, and pools."""
+    net = Quantised()
+    net.scaled("x", 0.03, -4)
+    net.weights("w", (4, 3, 3), np.array([0.01, 0.02, 0.03, 0.005], np.float32))
+    net.constant("wb", np.array([15, -200, 90, 0], np.int32))
+    net.operator("QLinearConv", "conv", 0.05, -7, "w", "wb", pads=[2, 1], strides=[2], dilations=[2])
+    net.real("MaxPool", "greatest", 0.05, -7, kernel_shape=[3], strides=[1], pads=[1, 1])
+    net.real("AveragePool", "mean", 0.043, -9, kernel_shape=[2], strides=[2])
+    return net.model([1, 3, 17], [1, 4, 4])
+
+
+MODELS = {"operators": operators, "functions": functions, "moves": moves, "lines": lines}
 
 
 def changed(model: onnx.ModelProto, name: str, by: Callable[[Any], Any]) -> onnx.ModelProto:
@@ -182,6 +247,21 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     return build
 
 
+@pytest.mark.qemu
+@pytest.mark.parametrize(
+    ("name", "board"),
+    [
+        nightly("operators", "mps2_an385"),
+        nightly("operators", "rpi_pico"),
+        nightly("lines", "mps2_an385"),
+        nightly("lines", "rpi_pico"),
+    ],
+)
+def test_proven(built: Built, name: str, board: str) -> None:
+    """On cores without an FPU; those of M4 and M55 are proven for the attacks."""
+    built(name, board)
+
+
 def following(v: Any) -> Any:
     """Scales that differ in their last bits."""
     return np.nextafter(v, np.float32(np.inf))
@@ -189,6 +269,14 @@ def following(v: Any) -> Any:
 
 def larger(v: Any) -> Any:
     return v * np.float32(1.001)
+
+
+def far(v: Any) -> Any:
+    return v + 60
+
+
+def backwards(v: Any) -> Any:
+    return v[::-1]
 
 
 def above(v: Any) -> Any:
@@ -206,8 +294,24 @@ WRONG: dict[str, list[tuple[str, Callable[[Any], Any]]]] = {
         *((f"{name}.zero", above) for name in ("leaky", "c", "hard", "one", "power")),
         *((name, above) for name in ("c", "root", "one")),
     ],
+    "moves": [
+        *((f"{name}.zero", above) for name in ("conv", "joined", "c")),
+        *((f"{name}.scale", larger) for name in ("conv", "joined", "c")),
+        *((name, above) for name in ("w", "c")),
+        ("filled", far),
+        ("large.Gather.0", backwards),
+        ("pads", backwards),
+    ],
+    "lines": [
+        *((f"{name}.scale", following) for name in ("conv", "w")),
+        *((f"{name}.zero", above) for name in ("conv", "greatest", "mean")),
+        *((name, above) for name in ("w", "wb")),
+    ],
 }
-IN_CI = {"operators": ("conv.scale", "leaky.zero", "product.scale", "a"), "functions": ()}
+IN_CI = {
+    "operators": ("conv.scale", "leaky.zero", "product.scale", "a"),
+    "moves": ("large.Gather.0", "joined.zero"),
+}
 
 
 @pytest.mark.qemu
@@ -215,7 +319,7 @@ IN_CI = {"operators": ("conv.scale", "leaky.zero", "product.scale", "a"), "funct
 @pytest.mark.parametrize(
     ("name", "constant", "by"),
     [
-        (name, *wrong) if wrong[0] in IN_CI[name] else nightly(name, *wrong)
+        (name, *wrong) if wrong[0] in IN_CI.get(name, ()) else nightly(name, *wrong)
         for name, of in WRONG.items()
         for wrong in of
     ],

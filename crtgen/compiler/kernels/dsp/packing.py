@@ -57,7 +57,6 @@ class Packing:
 
     @property
     def tap_advance(self) -> int:
-        """Distance from a run's last word to the neighbouring run."""
         return self.tap_step - 4 * self.words
 
     @property

@@ -52,7 +52,6 @@ class DspPoolView:
 
     @property
     def wide(self) -> bool:
-        """True if a row's sums are accumulated in 32 bits."""
         return bool(self.mean) and self.window.taps_y * self.window.taps_x > MOST
 
     @property
@@ -79,7 +78,6 @@ class DspPoolView:
 
     @property
     def row_gap(self) -> int:
-        """Bytes from the end of a window's row to the next one."""
         return max(self.window.width - self.window.taps_x, 0) * self.window.channels
 
 

@@ -115,7 +115,6 @@ class StageView:
 
     @property
     def last_top(self) -> int:
-        """First row of the lowest window that is inside the image."""
         return self.height - self.window
 
     @property

@@ -138,7 +138,7 @@ def _ends(e: Word | Symbol | WordByte, memo: dict[int, Course | None]) -> tuple[
         return signed(e), signed(e)
     if not isinstance(e, WordOp):
         return None
-    course = real_course(e, _no_leaf, memo)
+    course = real_course(e, _whole, memo)
     if course is not None:
         return course.low, course.high
     if e.name not in ("f_add", "f_sub", "f_mul", "f_fma"):
@@ -151,5 +151,9 @@ def _ends(e: Word | Symbol | WordByte, memo: dict[int, Course | None]) -> tuple[
     return min(found, key=number_of), max(found, key=number_of)
 
 
-def _no_leaf(leaf: object) -> Course:
-    raise Refusal("an integer among numbers of float32")
+def _whole(leaf: LinearSum) -> Course:
+    # An integer among numbers of float32.
+    low, high = leaf.bounds()
+    if low < -(1 << 31) or high >= 1 << 31:
+        raise Refusal("an integer that may wrap")
+    return Course(low, high, 1)

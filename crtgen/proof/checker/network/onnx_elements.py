@@ -1,5 +1,6 @@
 """Element-wise layers, moves and ends of quantised ONNX networks, in ONNX Runtime's arithmetic on a CPU."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from crtgen.proof.checker.network.layer import Layer, Value
 from crtgen.proof.checker.network.onnx_file import OnnxFile
 from crtgen.proof.checker.network.onnx_forms import OnnxOperator
 from crtgen.proof.checker.network.onnx_functions import UNLIKE, FunctionOfOne
+from crtgen.proof.checker.network.onnx_moves import ARRANGED, Arrangement
 from crtgen.proof.checker.network.real_ends import RealInput
 from crtgen.proof.checker.refusal import Refusal
 
@@ -59,16 +61,21 @@ class OnnxInput(RealInput, OnnxFileLayer):
 class Moved(OnnxFileLayer):
     is_move = True
 
+    def data_inputs(self) -> Sequence[int]:
+        return self.operator.inputs
+
     def prepare(self) -> list[Value]:
         same_scale(self)
-        if self.operator.limits != (-np.inf, np.inf):
-            raise Refusal("a function behind what only moves")
-        array = self.network.array(self.operator.inputs[0])
-        if self.operator.code == "Transpose":
-            array = array.transpose(self.attribute("perm", list(range(array.ndim))[::-1]))
-        found: list[Value] = list(array.ravel())
+        f, o = self.source, self.operator
+        arrays = [self.network.array(t) for t in o.inputs]
+        constants = {place: found.data for place, found in o.constants.items()}
+        shapes = [f.shape(t) for t in o.outputs]
+        found = ARRANGED[o.code](Arrangement(arrays, o.attributes, constants, f.zero_point(o.output), shapes))
+        parts = found if isinstance(found, list) else [found]
+        if [np.size(part) for part in parts] != [f.size(t) for t in o.outputs]:
+            raise Refusal("results of another size")
         self.proven.update(range(self.size))
-        return found
+        return [v for part in parts for v in part.ravel()]
 
     def needs(self, outputs: set[int]) -> set[Symbol]:
         assert self.values is not None  # outputs that are asked for have symbols
@@ -174,8 +181,8 @@ class OnnxProduct(ElementLayer, OnnxFileLayer):
 
 
 def same_scale(layer: OnnxFileLayer) -> None:
-    f, x, y = layer.source, layer.operator.inputs[0], layer.operator.output
-    if (f.scale(x), f.zero_point(x)) != (f.scale(y), f.zero_point(y)):
+    f, o = layer.source, layer.operator
+    if len({(f.scale(t), f.zero_point(t)) for t in (*o.inputs, *o.outputs)}) != 1:
         raise Refusal("a change of the scale is not followed yet")
 
 
@@ -186,5 +193,5 @@ ELEMENTS: dict[str, type[Layer]] = {
     "Clip": ClipLayer,
     "Add": OnnxAddition,
     "Mul": OnnxProduct,
-    **dict.fromkeys(("Flatten", "Reshape", "Squeeze", "Unsqueeze", "Transpose"), Moved),
+    **dict.fromkeys(ARRANGED, Moved),
 }

@@ -15,7 +15,6 @@ import onnx
 from onnx import helper, numpy_helper
 
 from crtgen.base.errors import CorruptModelError
-from crtgen.proof.checker.network.file import REAL, ElementType, Variable
 from crtgen.proof.checker.network.onnx_forms import (
     FORMS,
     STANDARD,
@@ -25,17 +24,20 @@ from crtgen.proof.checker.network.onnx_forms import (
     shapes_of,
 )
 from crtgen.proof.checker.network.onnx_functions import OPERATORS, FunctionOfOne, combined
+from crtgen.proof.checker.network.onnx_moves import ARRANGED
+from crtgen.proof.checker.network.onnx_tensors import OnnxTensors
 from crtgen.proof.checker.refusal import Refusal
 
 __all__ = ["OnnxFile"]
 
-_BYTE = ElementType(8, -128, 127)
 _WHOLE = ("QLinear", "ConvInteger", "MatMulInteger", "DynamicQuantize")
 # Operators that move numbers, or choose among them: of integers as of floats.
-_MOVES = frozenset(("Flatten", "MaxPool", "Reshape", "Squeeze", "Transpose", "Unsqueeze"))
+_MOVES = frozenset(("MaxPool", *ARRANGED))
 # Operators whose results are quantised at once.
 _SUMS = frozenset(("AveragePool", "Conv", "Gemm", "GlobalAveragePool", "MatMul"))
 _PAIRS = frozenset(("Add", "Mul"))
+# Operators of which ONNX Runtime computes a Relu or a Clip, too.
+_LIMITED = frozenset(("Conv", "Gemm", "MatMul", *_PAIRS))
 
 
 # What is known of a float32 tensor: the quantised one before it, a constant, an operator whose result is not
@@ -43,7 +45,7 @@ _PAIRS = frozenset(("Add", "Mul"))
 _Known: TypeAlias = int | Scaled | OnnxOperator | FunctionOfOne
 
 
-class OnnxFile:
+class OnnxFile(OnnxTensors):
     """Tensors by index: quantised integers, and floats or int8 at both ends of the network.
 
     Raises ``CorruptModelError`` for a file that cannot be read, ``Refusal`` for one that the checker does not
@@ -51,6 +53,7 @@ class OnnxFile:
     """
 
     def __init__(self, path: Path) -> None:
+        super().__init__()
         self.data = path.read_bytes()
         try:
             model = onnx.load_model_from_string(self.data)
@@ -60,9 +63,6 @@ class OnnxFile:
             raise CorruptModelError(f"the file cannot be read: {error}", where=str(path)) from None
         graph = model.graph
         self._arrays = {t.name: numpy_helper.to_array(t) for t in graph.initializer}
-        self._names: list[str] = []
-        self._tensors: dict[str, int] = {}
-        self._scales: dict[int, Scaled] = {}
         self._known: dict[str, _Known] = {}
         self.operators: list[OnnxOperator] = []
         given = [v.name for v in graph.input if v.name not in self._arrays]
@@ -71,6 +71,7 @@ class OnnxFile:
             self._whole_input(name, graph.node) if types[name] == onnx.TensorProto.INT8 else self._real(name)
             for name in given
         ]
+        self._ends = frozenset(v.name for v in graph.output)
         for node in graph.node:
             self._add(node)
         self.outputs = [self._end(v.name) for v in graph.output]
@@ -82,6 +83,13 @@ class OnnxFile:
         form = FORMS.get(code)
         if form is not None:
             self._unfold(node, form, attributes)
+        elif code == "QLinearConcat":
+            groups = [node.input[i : i + 3] for i in range(2, len(node.input), 3)]
+            found = [self._whole_operand(group, 0) for group in groups]
+            joined = self._joined(node.input[2::3], found, attributes)
+            self._tensors[node.output[0]] = self._append(
+                joined, node.output[0], *self._scale(*node.input[:2])
+            )
         elif node.domain not in STANDARD or code.startswith(_WHOLE):
             raise Refusal(f"{code} is not followed")
         elif code == "Constant":
@@ -90,6 +98,8 @@ class OnnxFile:
             self._quantize(node, int(attributes.get("axis", 1)))
         elif code == "DequantizeLinear":
             self._dequantize(node, int(attributes.get("axis", 1)))
+        elif code == "Concat":
+            self._join(node, attributes)
         elif code in _MOVES:
             self._move(node, attributes)
         elif code == "Clip" and node.input[0] not in self._known:
@@ -102,7 +112,9 @@ class OnnxFile:
         found = [self._operand(node, name) for name in node.input if name]
         before = found[0]
         if code in ("Relu", "Clip") and isinstance(before, OnnxOperator):
-            self._known[y] = self._cut(before, *self._ends(node, attributes))
+            if before.code not in _LIMITED:
+                raise Refusal(f"{code} of {before.code}, which is not quantised")
+            self._known[y] = self._cut(before, *self._limits(node, attributes))
         elif code in _PAIRS and all(isinstance(f, int | Scaled) and not _is_bare(f) for f in found):
             self._known[y] = OnnxOperator(-1, code, self._as_tensors(node.input, found), (), attributes)
         elif code in _SUMS and not any(isinstance(f, OnnxOperator | FunctionOfOne) for f in found):
@@ -110,7 +122,7 @@ class OnnxFile:
             constants = {i: f for i, f in enumerate(found) if isinstance(f, Scaled)}
             self._known[y] = OnnxOperator(-1, code, inputs, (), attributes, constants)
         elif code == "Clip":
-            low, high = (np.float32(end) for end in self._ends(node, attributes))
+            low, high = (np.float32(end) for end in self._limits(node, attributes))
             self._known[y] = combined("Clip", {}, [self._number(found[0]), low, high])
         elif code in OPERATORS:
             self._known[y] = combined(code, attributes, [self._number(f) for f in found])
@@ -153,7 +165,7 @@ class OnnxFile:
             made.append(known)
         return tuple(made)
 
-    def _ends(self, node: Any, attributes: dict[str, Any]) -> tuple[float, float]:
+    def _limits(self, node: Any, attributes: dict[str, Any]) -> tuple[float, float]:
         # The limits of Relu or Clip.
         if node.op_type == "Relu":
             return 0.0, np.inf
@@ -213,9 +225,19 @@ class OnnxFile:
         if isinstance(made, FunctionOfOne):
             made = OnnxOperator(-1, "Function", (made.tensor,), (), {}, function=made)
         assert isinstance(made, OnnxOperator)  # no constant
+        if made.code == "Concat":
+            made = replace(made, inputs=tuple(self._rescaled(t, scale, zero) for t in made.inputs))
         y = self._new(name, self._shapes.get(name, ()), Scaled(scale.reshape(1), zero))
         self.operators.append(replace(made, number=len(self.operators), outputs=(y,)))
         return y
+
+    def _rescaled(self, tensor: int, scale: Any, zero: int, name: str = "") -> int:
+        # A tensor with another scale, or with its own.
+        known, name = self._scales[tensor], name or f"{self._names[tensor]}.rescaled"
+        if scale.size == 1 and (known.scales[0], known.zero) == (scale.reshape(-1)[0], zero):
+            return tensor
+        self._shapes[name] = self.shape(tensor)
+        return self._append(tensor, name, scale, zero)
 
     def _quantize(self, node: Any, axis: int) -> None:
         x, y = node.input[0], node.output[0]
@@ -223,6 +245,8 @@ class OnnxFile:
         known = self._known.get(x)
         if x in self._arrays:
             self._arrays[y] = self._whole_of(self._arrays[x], node, axis)
+        elif isinstance(known, int) and y not in self._ends:
+            self._tensors[y] = self._rescaled(known, scale, zero, y)
         elif known is not None and not isinstance(known, Scaled):
             self._tensors[y] = self._append(known, y, scale, zero)
         elif x in self._tensors and self._tensors[x] in self.inputs:
@@ -230,16 +254,6 @@ class OnnxFile:
             self._tensors[y] = self._append(made, y, scale, zero)
         else:
             raise Refusal(f"QuantizeLinear of {x!r}, which is not followed")
-
-    def _whole_of(self, data: Any, node: Any, axis: int) -> Any:
-        # Constants that the file quantises itself: rounded to the nearest, halves to even.
-        scale, zero = (np.asarray(self._constant(name)) for name in node.input[1:3])
-        if scale.size > 1:
-            along = [-1 if k == axis % data.ndim else 1 for k in range(data.ndim)]
-            scale, zero = scale.reshape(along), zero.reshape(along)
-        ends = np.iinfo(zero.dtype)
-        steps = np.rint(data.astype(np.float32) / scale.astype(np.float32)).astype(np.float64)
-        return np.clip(steps + zero, ends.min, ends.max).astype(zero.dtype)
 
     def _dequantize(self, node: Any, axis: int) -> None:
         self._known[node.output[0]] = self._whole_operand(node.input, axis)
@@ -255,16 +269,46 @@ class OnnxFile:
             return
         source = known.tensor if isinstance(known, FunctionOfOne) else known
         chosen = isinstance(known, FunctionOfOne) and node.op_type == "MaxPool"
-        unlike = not isinstance(source, int) or source not in self._scales or len(node.output) != 1
+        unlike = not isinstance(source, int) or source not in self._scales
         if not isinstance(source, int) or unlike or (chosen and not self._never_falls(known)):
             raise Refusal(f"{node.op_type} {node.name!r}: its operand {x!r} is not quantised")
-        before = self._scales[source]
-        made = OnnxOperator(-1, node.op_type, (source,), (), attributes)
-        moved = self._append(made, y, before.scales, before.zero)
-        if x in self._tensors:
-            self._tensors[y] = moved
+        before, names = self._scales[source], enumerate(node.input[1:], 1)
+        constants = {i: Scaled(None, 0, self._constant(name)) for i, name in names if name}
+        if node.op_type == "Pad" and x in self._tensors:
+            if 2 not in constants:
+                raise Refusal("padding of integers without a value")
+            attributes["fill"] = int(self._whole(constants[2].data).ravel()[0])
+        ys = tuple(self._new(y, self._shapes.get(y, ()), replace(before, data=None)) for y in node.output)
+        number = len(self.operators)
+        self.operators.append(OnnxOperator(number, node.op_type, (source,), ys, attributes, constants))
+        for name, moved in zip(node.output, ys, strict=True):
+            if x in self._tensors:
+                self._tensors[name] = moved
+            else:
+                self._known[name] = (
+                    replace(known, tensor=moved) if isinstance(known, FunctionOfOne) else moved
+                )
+
+    def _join(self, node: Any, attributes: dict[str, Any]) -> None:
+        # Of tensors with one scale at once, of others where the result is quantised.
+        y, found = node.output[0], [self._known.get(x, self._tensors.get(x)) for x in node.input]
+        joined = self._joined(node.input, found, attributes)
+        scales = [self._scales.get(t) for t in joined.inputs]
+        first = scales[0]
+        if first is None or len({(float(s.scales[0]), s.zero) for s in scales if s is not None}) != 1:
+            self._known[y] = joined
+        elif node.input[0] in self._tensors:
+            self._tensors[y] = self._append(joined, y, first.scales, first.zero)
         else:
-            self._known[y] = replace(known, tensor=moved) if isinstance(known, FunctionOfOne) else moved
+            self._known[y] = self._append(joined, y, first.scales, first.zero)
+
+    def _joined(
+        self, names: Sequence[str], found: Sequence[_Known | None], attributes: dict[str, Any]
+    ) -> OnnxOperator:
+        known = [f for f in found if isinstance(f, int) or (isinstance(f, Scaled) and not _is_bare(f))]
+        if len(known) != len(found):
+            raise Refusal("Concat of what is not quantised")
+        return OnnxOperator(-1, "Concat", self._as_tensors(names, known), (), attributes)
 
     def _never_falls(self, known: Any) -> bool:
         # True if the greatest of a function is the function of the greatest.
@@ -299,39 +343,6 @@ class OnnxFile:
         self.operators.append(replace(known, number=len(self.operators), outputs=(y,)))
         return y
 
-    def _scale(self, scale_name: str, zero_name: str = "") -> tuple[Any, int]:
-        # The scales, and the zero point as it is for int8. Of several, all have to be the same.
-        scale = np.asarray(self._constant(scale_name), np.float32)
-        if not zero_name:
-            raise Refusal("a quantisation without a zero point")
-        zero = np.asarray(self._constant(zero_name))
-        if zero.dtype not in (np.int8, np.uint8, np.int32) or (zero != zero.ravel()[0]).any():
-            raise Refusal(f"zero points of {zero.dtype}, or several")
-        if not (np.isfinite(scale) & (scale > 0)).all():
-            raise Refusal("a scale that is not above 0")
-        return scale, int(zero.ravel()[0]) - 128 * (zero.dtype == np.uint8)
-
-    def _constant(self, name: str) -> Any:
-        if name not in self._arrays:
-            raise Refusal(f"{name!r} has to be constant")
-        return self._arrays[name]
-
-    @staticmethod
-    def _whole(data: Any) -> Any:
-        # A constant as int64, less 128 if it is of uint8.
-        if data.dtype not in (np.int8, np.uint8, np.int32):
-            raise Refusal(f"a constant of {data.dtype}")
-        return data.astype(np.int64) - 128 * (data.dtype == np.uint8)
-
-    def _new(self, name: str, shape: tuple[int, ...], scaled: Scaled | None) -> int:
-        if 0 in shape:
-            raise Refusal(f"{name!r} has no fixed shape")
-        self._names.append(name)
-        self._shapes[name] = shape
-        if scaled is not None:
-            self._scales[len(self._names) - 1] = scaled
-        return len(self._names) - 1
-
     def _real(self, name: str) -> int:
         self._tensors[name] = self._new(name, self._shapes[name], None)
         return self._tensors[name]
@@ -348,44 +359,6 @@ class OnnxFile:
             raise Refusal("a tensor with several scales")
         self._tensors[name] = self._new(name, self._shapes[name], Scaled(scale.reshape(1), zero))
         return self._tensors[name]
-
-    def _index(self, name: str) -> int:
-        if name not in self._tensors:
-            raise Refusal(f"{name!r} is not quantised, and no end of the network")
-        return self._tensors[name]
-
-    # ---- what layers ask
-
-    def variables(self) -> list[Variable]:
-        return []
-
-    def name(self, tensor: int) -> str:
-        return self._names[tensor]
-
-    def is_real(self, tensor: int) -> bool:
-        return tensor not in self._scales
-
-    def shape(self, tensor: int) -> tuple[int, ...]:
-        return self._shapes[self._names[tensor]]
-
-    def size(self, tensor: int) -> int:
-        return int(np.prod(self.shape(tensor), dtype=np.int64))
-
-    def kind(self, tensor: int) -> ElementType:
-        return _BYTE if tensor in self._scales else REAL
-
-    def constant(self, tensor: int) -> Any:
-        known = self._scales.get(tensor)
-        return None if known is None else known.data
-
-    def scale(self, tensor: int) -> Any:
-        return np.float32(self._scales[tensor].scales[0])
-
-    def zero_point(self, tensor: int) -> int:
-        return self._scales[tensor].zero
-
-    def has_scale(self, tensor: int) -> bool:
-        return tensor in self._scales
 
 
 def _is_bare(found: _Known) -> bool:

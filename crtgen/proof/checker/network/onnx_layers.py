@@ -110,9 +110,8 @@ class OnnxConvolution(_OnnxWeighted):
     def sums(self) -> Iterator[Summed]:
         self.only("dilations", "group", "kernel_shape", "pads", "strides", "auto_pad")
         weights, biases = self.read(1, 0)
-        x, values = self.operator.inputs[0], self.network.array(self.operator.inputs[0])
-        if values.ndim != 4 or weights.ndim != 4 or values.shape[0] != 1:
-            raise Refusal("the input must be a single image")
+        x, values = self.operator.inputs[0], image_of(self)
+        weights = weights[:, :, None] if weights.ndim == 3 else weights
         channels, depth = weights.shape[:2]
         each = channels // self.attribute("group", 1)
         if channels % each or values.shape[1] != depth * (channels // each):
@@ -181,16 +180,15 @@ class GlobalAverage(_Scaled):
 class Average(_Scaled):
     """AveragePool whose windows are all inside the image: the sum times (scale / output scale) / count.
 
-    Ties are rounded to even if a step of the output is an integer multiple of a step of the sum. A window
-    that covers the whole image is a global average.
+    Ties go to even results, zero point included. A window that covers the whole image is a global average.
     """
 
     def sums(self) -> Iterator[Summed]:
         self.only("kernel_shape", "pads", "strides", "auto_pad", "ceil_mode", "count_include_pad")
         self.begin()
-        values, x = self.network.array(self.operator.inputs[0]), self.operator.inputs[0]
-        if values.ndim != 4 or values.shape[0] != 1 or any(self.attribute("pads", ())):
-            raise Refusal("the input must be a single image, without padding")
+        values, x = image_of(self), self.operator.inputs[0]
+        if any(self.attribute("pads", ())):
+            raise Refusal("the input must be without padding")
         kernel, zero = self.attribute("kernel_shape", []), self.source.zero_point(x)
         rows, columns = axes_of(self, values.shape, kernel, (1, 1))
         count = int(np.prod(kernel))
@@ -198,8 +196,7 @@ class Average(_Scaled):
             raise Refusal("a window that reaches beyond its input")
         scale = np.float32(self.source.scale(x) / self.source.scale(self.operator.output))
         self.factors = {0: np.float32(scale / np.float32(count))}
-        step = count * float(self.source.scale(self.operator.output)) / float(self.source.scale(x))
-        self.is_even = step.is_integer() and len(rows) * len(columns) > 1
+        self.is_even = len(rows) * len(columns) > 1
         low, high = bounds_of(list(values.ravel()))
         self.ranges = {0: ((int(low.min()) - zero) * count, (int(high.max()) - zero) * count)}
         windows = [(row, column) for row in rows for column in columns]
@@ -221,9 +218,7 @@ class OnnxMaxPool(MaxPool, OnnxFileLayer):
             raise Refusal("a pool whose windows reach further")
         same_scale(self)
         self.limits = self.cut()
-        values = self.network.array(self.operator.inputs[0])
-        if values.ndim != 4 or values.shape[0] != 1:
-            raise Refusal("the input must be a single image")
+        values = image_of(self)
         self.by_set, self.sets = {}, []
         dilations = self.attribute("dilations", [1, 1])
         rows, columns = axes_of(self, values.shape, self.attribute("kernel_shape", []), dilations)
@@ -235,6 +230,14 @@ class OnnxMaxPool(MaxPool, OnnxFileLayer):
         ]
 
 
+def image_of(layer: OnnxFileLayer) -> Any:
+    """Return the input as ``[1, channels, rows, columns]``; a line has one row."""
+    values = layer.network.array(layer.operator.inputs[0])
+    if values.ndim not in (3, 4) or values.shape[0] != 1:
+        raise Refusal("the input must be a single image or line")
+    return values[:, :, None] if values.ndim == 3 else values
+
+
 def axes_of(
     layer: OnnxFileLayer, shape: tuple[int, ...], kernel: Sequence[int], dilations: Sequence[int]
 ) -> list[list[list[tuple[int, int]]]]:
@@ -243,8 +246,11 @@ def axes_of(
     """
     if layer.attribute("auto_pad", b"NOTSET") != b"NOTSET":
         raise Refusal("padding that is not written out")
-    pads, strides = layer.attribute("pads", [0] * 4), layer.attribute("strides", [1, 1])
-    out = layer.source.shape(layer.operator.output)[2:]
+    out = list(layer.source.shape(layer.operator.output)[2:])
+    strides, pads = layer.attribute("strides", [1] * len(out)), layer.attribute("pads", [0] * 2 * len(out))
+    if len(out) == 1:  # a line
+        out, pads = [1, *out], [0, pads[0], 0, pads[1]]
+        strides, kernel, dilations = ([1, v[-1]] for v in (strides, kernel, dilations))
     return [
         [
             [

@@ -90,7 +90,8 @@ def _set_inner(layer: Layer, values: dict[Symbol, int]) -> None:
             _set(values, outputs[i], newest)
     if isinstance(layer, MatrixProducts):
         layer.network.prepared(layer)
-        values |= {p: values[x] * values[y] for p, (x, y) in layer.products.factors.items()}
+        factors = layer.products.factors.items()  # also those of layers that are prepared already
+        values |= {p: values[x] * values[y] for p, (x, y) in factors if x in values and y in values}
 
 
 def _set(values: dict[Symbol, int], value: int | Symbol, number: int) -> None:

@@ -200,7 +200,25 @@ def lines() -> onnx.ModelProto:
     return net.model([1, 3, 17], [1, 4, 4])
 
 
-MODELS = {"operators": operators, "functions": functions, "moves": moves, "lines": lines}
+def matrices() -> onnx.ModelProto:
+    """Products of tensors that are both computed, as an attention has them."""
+    net = Quantised()
+    net.scaled("x", 0.03, -4)
+    rows = net.operator("QLinearLeakyRelu", "rows", 0.025, 9, alpha=0.2)
+    net.nodes.append(helper.make_node("Transpose", [rows], ["columns"], perm=[0, 2, 1]))
+    net.scales["columns"] = net.scales[rows]
+    net.operator("QLinearMatMul", "scores", 0.11, -30, "columns")
+    net.operator("QLinearMatMul", "mixed", 0.9, 3, rows)
+    return net.model([1, 4, 6], [1, 4, 6])
+
+
+MODELS = {
+    "operators": operators,
+    "functions": functions,
+    "moves": moves,
+    "lines": lines,
+    "matrices": matrices,
+}
 
 
 def changed(model: onnx.ModelProto, name: str, by: Callable[[Any], Any]) -> onnx.ModelProto:
@@ -301,6 +319,10 @@ WRONG: dict[str, list[tuple[str, Callable[[Any], Any]]]] = {
         ("filled", far),
         ("large.Gather.0", backwards),
         ("pads", backwards),
+    ],
+    "matrices": [
+        *((f"{name}.scale", following) for name in ("scores", "rows")),
+        *((f"{name}.zero", above) for name in ("rows", "scores", "mixed")),
     ],
     "lines": [
         *((f"{name}.scale", following) for name in ("conv", "w")),

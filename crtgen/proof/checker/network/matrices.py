@@ -34,9 +34,13 @@ class MatrixProducts(SumLayer):
         self.limits, self.zero = f.limits(y, 0), f.zero_point(y)
         self.zeros = f.zero_point(x), f.zero_point(w)
         self.factor = quantized_multiplier(f.scale(x) * f.scale(w) / f.scale(y))
-        arrays = [self.network.array(t) for t in (x, w)]
-        a = np.swapaxes(arrays[0], -1, -2) if o.AdjX() else arrays[0]
-        b = np.swapaxes(arrays[1], -1, -2) if not o.AdjY() else arrays[1]
+        yield from self.of_rows(o.AdjX(), o.AdjY())
+
+    def of_rows(self, turns_first: bool, turns_second: bool) -> Iterator[Summed]:
+        """Set ``ranges`` and yield the sums of products of rows with columns."""
+        arrays = [self.network.array(t) for t in self.operator.inputs]
+        a = np.swapaxes(arrays[0], -1, -2) if turns_first else arrays[0]
+        b = np.swapaxes(arrays[1], -1, -2) if not turns_second else arrays[1]
         batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         first = np.broadcast_to(a, batch + a.shape[-2:]).reshape(-1, *a.shape[-2:])
         second = np.broadcast_to(b, batch + b.shape[-2:]).reshape(-1, *b.shape[-2:])

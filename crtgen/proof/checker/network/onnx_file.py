@@ -37,7 +37,7 @@ _MOVES = frozenset(("MaxPool", *ARRANGED))
 _SUMS = frozenset(("AveragePool", "Conv", "Gemm", "GlobalAveragePool", "MatMul"))
 _PAIRS = frozenset(("Add", "Mul"))
 # Operators of which ONNX Runtime computes a Relu or a Clip, too.
-_LIMITED = frozenset(("Conv", "Gemm", "MatMul", *_PAIRS))
+_LIMITED = frozenset(("Conv", "Gemm", "MatMul", "MatMul of tensors", *_PAIRS))
 
 
 # What is known of a float32 tensor: the quantised one before it, a constant, an operator whose result is not
@@ -120,6 +120,7 @@ class OnnxFile(OnnxTensors):
         elif code in _SUMS and not any(isinstance(f, OnnxOperator | FunctionOfOne) for f in found):
             inputs = tuple(f for f in found if isinstance(f, int))
             constants = {i: f for i, f in enumerate(found) if isinstance(f, Scaled)}
+            code = "MatMul of tensors" if code == "MatMul" and len(inputs) == 2 else code
             self._known[y] = OnnxOperator(-1, code, inputs, (), attributes, constants)
         elif code == "Clip":
             low, high = (np.float32(end) for end in self._limits(node, attributes))
@@ -197,7 +198,8 @@ class OnnxFile(OnnxTensors):
                 first, second = (np.asarray(self._constant(name[1]), np.float32) for name in names)
                 data = self._whole(self._constant(node.input[form.bias]))
                 constants[form.operands] = Scaled((first * second).reshape(-1), 0, data)
-            made = OnnxOperator(-1, form.code, inputs, (), attributes, constants)
+            code = "MatMul of tensors" if form.code == "MatMul" and len(inputs) == 2 else form.code
+            made = OnnxOperator(-1, code, inputs, (), attributes, constants)
         scaled = self._scale(*node.input[form.result : form.result + 2])
         self._tensors[node.output[0]] = self._append(made, node.output[0], *scaled)
 

@@ -12,6 +12,7 @@ import numpy as np
 from crtgen.proof.checker.algebra.real import word_of_real
 from crtgen.proof.checker.network.arithmetic import Ints
 from crtgen.proof.checker.network.layer import Layer, Value
+from crtgen.proof.checker.network.matrices import MatrixProducts
 from crtgen.proof.checker.network.onnx_elements import ELEMENTS, OnnxFileLayer, same_scale
 from crtgen.proof.checker.network.onnx_forms import Scaled
 from crtgen.proof.checker.network.others import MaxPool
@@ -159,6 +160,20 @@ class OnnxDense(_OnnxWeighted):
                 yield r * channels + c, c, *terms_of(base, zip(row, taps, strict=True))
 
 
+class OnnxMatrices(_Scaled, MatrixProducts):
+    """MatMul of two tensors that are both computed."""
+
+    def sums(self) -> Iterator[Summed]:
+        self.only()
+        self.begin()
+        f, (x, w) = self.source, self.operator.inputs
+        if self.is_real:
+            raise Refusal("a product of two tensors that is not quantised")
+        self.zeros = f.zero_point(x), f.zero_point(w)
+        self.factors = {0: np.float32(self.per_step(f.scale(x) * f.scale(w)))}
+        yield from self.of_rows(turns_first=False, turns_second=False)
+
+
 class GlobalAverage(_Scaled):
     """GlobalAveragePool: the sum without its zero points, times scale / (output scale * count)."""
 
@@ -270,6 +285,7 @@ ONNX_LAYERS: dict[str, type[Layer]] = {
     "Conv": OnnxConvolution,
     "Gemm": OnnxDense,
     "MatMul": OnnxDense,
+    "MatMul of tensors": OnnxMatrices,
     "GlobalAveragePool": GlobalAverage,
     "AveragePool": Average,
     "MaxPool": OnnxMaxPool,

@@ -84,7 +84,7 @@ def test_averages_of_half_a_step(zero: int, tmp_path: Path) -> None:
         nightly("separable", "qdq_uint8", "mps2_an386"),
         nightly("separable", "qdq_uint8", "mps3_an547"),
         nightly("residual", "qoperator_uint8", "mps2_an386"),
-        nightly("plain", "qoperator_int8", "mps3_an547"),
+        nightly("autoencoder", "qoperator_int8", "mps3_an547"),
     ],
 )
 def test_proven(name: str, form: str, file: Path, board: str) -> None:

@@ -27,7 +27,7 @@ _ONE, _BITS = 1024, 10  # of a share
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _ResizedRow:
     pixels: int
     channels: int
     type: str
@@ -39,7 +39,7 @@ class _Row:
 @design(ResizeBilinear, types=(DType.INT8, DType.INT16), needs="mve")
 def bilinear(op: ResizeBilinear, sig: Signature, target: Target) -> Kernel:
     view, size, rows = bilinear_view(op, sig), sig.x.dtype.itemsize, sig.y.shape[0] * sig.y.shape[1]
-    row = _Row(view.out_width, view.channels, view.type, size, view.shift, bool(view.wide))
+    row = _ResizedRow(view.out_width, view.channels, view.type, size, view.shift, bool(view.wide))
     routine = _Mixed.routine(row)
     return Kernel(
         design="mve bilinear",
@@ -61,7 +61,7 @@ def _pixels(op: ResizeBilinear, sig: Signature, view: BilinearView) -> Const:
 
 class _Mixed(Writer):
     # ``mixed(lines, shares, table, y)``: a row of pixels between two lines, by the lines' shares.
-    def __init__(self, k: _Row) -> None:
+    def __init__(self, k: _ResizedRow) -> None:
         self.k = k
         self.written_out = k.channels % _LANES == 0 and k.channels <= _LANES * _WRITTEN_OUT
         self.f = f = Function(

@@ -22,7 +22,7 @@ _FIRST = 1 << 18
 
 
 @dataclass
-class Rounds:
+class LoopRounds:
     """The kept state, and the count of instructions at which another one replaces it."""
 
     next: int = _FIRST

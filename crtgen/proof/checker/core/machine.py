@@ -68,7 +68,7 @@ from crtgen.proof.checker.algebra.words import add, is_same, select
 from crtgen.proof.checker.binary.image import DecodedImage, DecodedInstruction
 from crtgen.proof.checker.core.cycles import UNKNOWN, CoreTiming
 from crtgen.proof.checker.core.division import Divided, divided
-from crtgen.proof.checker.core.endless import Rounds
+from crtgen.proof.checker.core.endless import LoopRounds
 from crtgen.proof.checker.core.flow import meeting_points
 from crtgen.proof.checker.core.invalid import Made, flagged
 from crtgen.proof.checker.core.long_product import as_product
@@ -172,7 +172,7 @@ class Machine:
         """Branches whose paths are being run: address and depth of calls."""
         self.nearer: dict[int, int] = {}
         """Point where the paths of a branch meet, if that is before the common postdominator."""
-        self.rounds = Rounds()
+        self.rounds = LoopRounds()
 
     # ---- running
 

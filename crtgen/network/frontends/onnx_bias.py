@@ -18,11 +18,13 @@ def bias_of(links: Links, node: FileNode, x: Edge, weights: Edge | None) -> str 
 
     A constant float bias is rounded to the accumulator's units, as ONNX Runtime does.
     """
-    if node.code not in ("Conv", "Gemm") or len(node.inputs) < 3 or not node.inputs[2]:
+    if node.code not in ("Conv", "ConvTranspose", "Gemm") or len(node.inputs) < 3 or not node.inputs[2]:
         return ""
     edge, real = links.source(node.inputs[2]), links.data(node.inputs[2])
     data = links.data(edge.numbers) if edge is not None else None
     step = _step(links, x, weights)
+    if step is not None and step.size > 1 and node.code == "ConvTranspose":
+        step = np.tile(step, int(node.attributes.get("group", 1)))
     if edge is not None:
         if data is None or data.dtype != np.int32:
             return None

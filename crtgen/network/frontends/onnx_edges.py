@@ -20,6 +20,7 @@ __all__ = [
     "OF_BYTE",
     "QUANTIZE",
     "RECODED",
+    "TRANSPOSED",
     "Edge",
     "Links",
     "as_int8",
@@ -36,6 +37,7 @@ LOOKUP = "crtgen.Lookup"
 """Function of a quantised number, as a table of its results; its inputs are those of QLinearSigmoid."""
 
 RECODED = "crtgen.Recoded"
+TRANSPOSED = "crtgen.QLinearConvTranspose"
 """Operator that converts to the other 8-bit type with the same values."""
 
 # Types of QuantizeLinear without a zero point, by the number in its attribute.

@@ -31,7 +31,7 @@ MOVED = (
 )
 """Operators that take their first input's elements to other places, or the greatest of them."""
 
-_LAYERS = ("Conv", "Gemm", "GRU", "LSTM", "MatMul")
+_LAYERS = ("Conv", "ConvTranspose", "Gemm", "GRU", "LSTM", "MatMul")
 
 
 def with_moved_numbers(graph: OnnxFileGraph) -> OnnxFileGraph:

@@ -17,6 +17,7 @@ from crtgen.network.frontends.onnx_edges import (
     EIGHT,
     OF_BYTE,
     QUANTIZE,
+    TRANSPOSED,
     Edge,
     Links,
     numbers_of,
@@ -36,7 +37,13 @@ from crtgen.network.frontends.onnx_weights import with_quantised_weights
 
 __all__ = ["with_integer_layers"]
 
-_SUMS = {"Conv": "QLinearConv", "Gemm": "com.microsoft.QGemm", "MatMul": "QLinearMatMul"}
+_SUMS = {
+    "Conv": "QLinearConv",
+    "ConvTranspose": TRANSPOSED,
+    "Gemm": "com.microsoft.QGemm",
+    "MatMul": "QLinearMatMul",
+}
+_IMAGES = ("Conv", "ConvTranspose")
 _PAIRS = {"Add": "com.microsoft.QLinearAdd", "Mul": "com.microsoft.QLinearMul"}
 _ONES = {
     "AveragePool": "com.microsoft.QLinearAveragePool",
@@ -231,7 +238,7 @@ def _computed(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
         return None
     inputs = (*first.names, *(second.names if second else ()))
     last = (bias, edge.scale, edge.zero) if node.code == "Gemm" else (edge.scale, edge.zero)
-    if node.code == "Conv" and bias:
+    if node.code in _IMAGES and bias:
         last = (*last, bias)
     return [replace(node, code=_LAYERS[node.code], inputs=(*inputs, *last), outputs=end.outputs)]
 
@@ -257,12 +264,27 @@ def _as_runtime(links: Links, node: FileNode, edges: tuple[Edge, ...]) -> bool:
 def _second(links: Links, node: FileNode) -> Edge | None:
     # The second operand: weights, which may have a scale per channel, or a tensor.
     edge = links.source(node.inputs[1])
-    if edge is None or (node.code != "Conv" and links.is_whole(edge)):
+    if edge is None or (node.code not in _IMAGES and links.is_whole(edge)):
         return edge
     numbers, scale = links.data(edge.numbers), links.data(edge.scale)
     known = not edge.zero or links.data(edge.zero) is not None
     weights = numbers is not None and numbers.dtype in EIGHT and scale is not None and known
+    if weights and node.code == "ConvTranspose" and not _is_turned(links, edge):
+        return None
     return edge if weights and node.code in _SUMS else None
+
+
+def _is_turned(links: Links, edge: Edge) -> bool:
+    # True for weights of a transposed convolution of one or two dimensions that fit into int8 without their
+    # zero point: one, with one scale or with one for each output.
+    numbers, scale = links.data(edge.numbers), links.data(edge.scale)
+    zero = links.data(edge.zero) if edge.zero else np.zeros((), np.int8)
+    if numbers is None or scale is None or zero is None or not 3 <= numbers.ndim <= 4:
+        return False
+    middles = np.unique(zero.astype(np.int64))
+    real = numbers.astype(np.int64) - middles[0]
+    fits = middles.size == 1 and real.min() >= -OF_BYTE and real.max() < OF_BYTE
+    return bool(fits) and scale.size in (1, numbers.shape[1])
 
 
 # Conversion of the operator before a QuantizeLinear to integers.

@@ -21,15 +21,17 @@ from crtgen.network.frontends.onnx_moved import MOVED
 from crtgen.network.frontends.onnx_real_sums import PLAIN_GEMM
 from crtgen.network.ir import Array, DType, Quant
 
-__all__ = ["CONV", "DENSE", "short_layer"]
+__all__ = ["CONV", "DENSE", "TURNED", "short_layer"]
 
 CONV, DENSE = "crtgen.ShortConv", "crtgen.ShortDense"
+TURNED = "crtgen.ShortConvTranspose"
 """A layer of int16: its inputs are numbers, weights with their outputs in the file's place, and a bias.
 
 Attributes ``x_scale``, ``weight_scales`` and ``y_scale`` are arrays; ``activation`` is a name.
 """
 
-_CODES = {"Conv": CONV, "Gemm": DENSE, "MatMul": DENSE}
+_CODES = {"Conv": CONV, "ConvTranspose": TURNED, "Gemm": DENSE, "MatMul": DENSE}
+_IMAGES = ("Conv", "ConvTranspose")
 _SIX = 6.0
 
 
@@ -119,10 +121,12 @@ def _weight_scales(links: Links, node: FileNode, edge: Edge) -> Array | None:
     zero = links.data(edge.zero) if edge.zero else np.zeros((), np.int8)
     if data is None or scale is None or zero is None or zero.any() or data.dtype != np.int8:
         return None
-    if node.code != "Conv" and data.ndim != 2:
+    if node.code not in _IMAGES and data.ndim != 2:
+        return None
+    if node.code == "ConvTranspose" and data.ndim > 4:
         return None
     first = node.code == "Conv" or bool(node.attributes.get("transB", 0))
-    axis = 0 if first else data.ndim - 1
+    axis = 0 if first else 1
     given = int(links.producers[node.inputs[1]].attributes.get("axis", 1)) % data.ndim
     along = scale.size == 1 or (scale.size == data.shape[axis] and given == axis)
     return scale.reshape(-1) if along and _are_scales(scale) else None

@@ -17,6 +17,7 @@ from crtgen.network.frontends.onnx_edges import (
     OF_BYTE,
     QUANTIZE,
     RECODED,
+    TRANSPOSED,
     as_int8,
     quant_of,
 )
@@ -34,6 +35,7 @@ PLACES: Mapping[str, tuple[tuple[tuple[int, int, int], ...], tuple[int, int]]] =
     DEQUANTIZE: (((0, 1, 2),), (-1, -1)),
     LOOKUP: _ONE,
     RECURRENT: (((0, 1, 2),), (9, 10)),
+    TRANSPOSED: _TWO,
     "QLinearConv": _TWO,
     "QLinearMatMul": _TWO,
     "com.microsoft.QGemm": (((0, 1, 2), (3, 4, 5)), (7, 8)),

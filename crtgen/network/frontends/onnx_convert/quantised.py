@@ -23,7 +23,8 @@ from crtgen.network.frontends.onnx_convert.layer import (
     transposed,
 )
 from crtgen.network.frontends.onnx_convert.pool import averaged_whole
-from crtgen.network.frontends.onnx_convert.weights import convolved
+from crtgen.network.frontends.onnx_convert.transposed import TransposedWeights
+from crtgen.network.frontends.onnx_convert.weights import convolved, turned
 from crtgen.network.frontends.onnx_convert.window import ConvStorage
 from crtgen.network.frontends.onnx_edges import (
     DEQUANTIZE,
@@ -31,13 +32,14 @@ from crtgen.network.frontends.onnx_edges import (
     OF_BYTE,
     QUANTIZE,
     RECODED,
+    TRANSPOSED,
     as_int8,
     numbers_of,
     quant_of,
     real_numbers,
 )
 from crtgen.network.frontends.onnx_recurrent import RECURRENT
-from crtgen.network.frontends.onnx_short import CONV, DENSE
+from crtgen.network.frontends.onnx_short import CONV, DENSE, TURNED
 from crtgen.network.ir import Array, DType, Quant, Value
 from crtgen.network.ops import (
     Activation,
@@ -79,6 +81,12 @@ class _QuantisedWeights(ConvStorage):
         own = scales[first : first + data.shape[axis]] if len(scales) > 1 else scales
         zeros, channels = (0,) * len(own), axis if len(own) > 1 else None
         return Value.constant("weights", np.ascontiguousarray(data), Quant(own, zeros, channels))
+
+    def reordered(self, order: npt.NDArray[np.intp]) -> "_QuantisedWeights":
+        scales = self.quant.scales
+        if len(scales) == 1:
+            return self
+        return replace(self, quant=Quant(tuple(scales[int(i)] for i in order), (0,) * len(order), 0))
 
 
 def _quant(layer: OnnxLayer, scale: int) -> Quant:
@@ -159,6 +167,15 @@ def _qlinear_conv(layer: OnnxLayer) -> Converted:
     return convolved(layer, x, data.astype(np.int8, copy=False), bias, numbers)
 
 
+def _turned(layer: OnnxLayer) -> Converted:
+    # A transposed convolution; scales of outputs are along the second axis of the weights, for each group.
+    data, quant = _weights(layer, 3, 1)
+    groups = layer.whole("group", 1)
+    numbers = _QuantisedWeights(_of_groups(quant, groups), _quant(layer, 6), _activation(layer))
+    kernel = TransposedWeights(data.astype(np.int8), _bias(layer, 8, groups * data.shape[1]), groups)
+    return turned(layer, _operand(layer, 0), kernel, numbers)
+
+
 def _qlinear_matmul(layer: OnnxLayer) -> Converted:
     # With constant weights this is a fully connected layer.
     second = layer.tensor(3)
@@ -210,6 +227,20 @@ def _short(layer: OnnxLayer) -> tuple[Operand, Array, _QuantisedWeights]:
 def _short_conv(layer: OnnxLayer) -> Converted:
     x, data, storage = _short(layer)
     return convolved(layer, x, data, _bias(layer, 2, len(data)).astype(np.int64), storage)
+
+
+def _short_turned(layer: OnnxLayer) -> Converted:
+    x, data, storage = _short(layer)
+    groups = layer.whole("group", 1)
+    own = replace(storage, quant=_of_groups(storage.quant, groups))
+    bias = _bias(layer, 2, groups * data.shape[1]).astype(np.int64)
+    return turned(layer, x, TransposedWeights(data, bias, groups), own)
+
+
+def _of_groups(quant: Quant, groups: int) -> Quant:
+    if len(quant.scales) == 1:
+        return quant
+    return Quant(quant.scales * groups, quant.zero_points * groups, 0)
 
 
 def _short_dense(layer: OnnxLayer) -> Converted:
@@ -349,11 +380,13 @@ def _recoded(layer: OnnxLayer) -> Converted:
 CONVERTERS: Mapping[str, OnnxConverter] = {
     CONV: OnnxConverter(_short_conv, ("conv",), _SHORT),
     DENSE: OnnxConverter(_short_dense, ("gemm", "dense"), _SHORT),
+    TURNED: OnnxConverter(_short_turned, ("conv_transpose",), _SHORT),
     DEQUANTIZE: OnnxConverter(_dequantize, ("dequantize",), ANY),
     LOOKUP: OnnxConverter(_table, ("lookup",), _BYTES),
     RECURRENT: OnnxConverter(_recurrent, ("lstm", "gru"), _BYTES | _SHORT, whole=3),
     "QLinearConv": OnnxConverter(_qlinear_conv, ("conv",), _BYTES),
     "QLinearMatMul": OnnxConverter(_qlinear_matmul, ("matmul",), _BYTES),
+    TRANSPOSED: OnnxConverter(_turned, ("conv_transpose",), _BYTES),
     QUANTIZE: OnnxConverter(_quantize, ("quantize",), NUMBERS),
     RECODED: OnnxConverter(_recoded, ("recoded",), frozenset({DType.INT8, DType.UINT8})),
     "com.microsoft.QGemm": OnnxConverter(_qgemm, ("gemm", "dense"), _BYTES),

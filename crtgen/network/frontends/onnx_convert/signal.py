@@ -116,10 +116,11 @@ def _frames(x: Operand, shape: tuple[int, int, int], size: int, step: int) -> Co
 
 
 def _stft(layer: OnnxLayer) -> Converted:
-    # Transforms of frames of a signal ``[batch, length, parts]``, each times a window.
-    if layer.rank != 3:
+    # Transforms of frames of a signal ``[batch, length, parts]``, each times a window. Without the last axis,
+    # which ONNX asks for and torch's older exporter leaves out, a signal is real.
+    if layer.rank not in (2, 3):
         raise ValueError(f"a signal of {shape_text(layer.x.shape)} instead of three dimensions")
-    batch, length, parts = layer.x.shape
+    batch, length, parts = (*layer.x.shape, 1)[:3]
     step = int(layer.constant(1, "steps").reshape(-1)[0].item())
     window = layer.constant(2, "windows") if layer.has(2) else None
     size = len(window) if window is not None else 0
@@ -128,7 +129,8 @@ def _stft(layer: OnnxLayer) -> Converted:
     if step < 1 or not 0 < size <= length or (window is not None and len(window) != size):
         raise ValueError(f"frames of {size} in steps of {step} of {length} numbers")
     count = (length - size) // step + 1
-    frames = _frames(layer.x, (batch, length, parts), size, step)
+    signal = layer.x if layer.rank == 3 else reshaped(layer.x, (batch, length, 1))
+    frames = _frames(signal, (batch, length, parts), size, step)
     if window is not None:
         frames = Converted(Mul(), (frames, window.astype(np.float32)[:, None]), ("window",))
     return _transformed(frames, (batch, count, size, parts), size, (False, bool(layer.whole("onesided", 1))))

@@ -8,7 +8,13 @@ import numpy as np
 
 from crtgen.network.frontends.builder import Converted, RefusedOperator
 from crtgen.network.frontends.onnx_convert.layer import OnnxLayer, Operand, reshaped, transposed
-from crtgen.network.frontends.onnx_convert.window import ImageWindow, along, grouped
+from crtgen.network.frontends.onnx_convert.window import (
+    REAL,
+    ConvStorage,
+    ImageWindow,
+    along,
+    grouped,
+)
 from crtgen.network.ir import Array, shape_text
 from crtgen.network.ops import Padding, StridedSlice
 
@@ -78,7 +84,11 @@ def _cut(layer: OnnxLayer, axis: int, full: int, same: int) -> tuple[int, int]:
 
 
 def transposed_conv(
-    x: Operand, image: tuple[int, int, int], down: Turned, across: Turned, kernel: TransposedWeights
+    x: Operand,
+    image: tuple[int, int, int],
+    lines: tuple[Turned, Turned],
+    kernel: TransposedWeights,
+    numbers: ConvStorage = REAL,
 ) -> Converted:
     """Convert a transposed convolution from ``[N,H,W,C]`` to ``[N,H,W,O]``; ``image`` is (N, H, W).
 
@@ -87,7 +97,7 @@ def transposed_conv(
     window are zero. In each group, the channels of that convolution are the pixels of a block, which are then
     moved to their positions.
     """
-    lines, n = (down, across), image[0]
+    (down, across), n = lines, image[0]
     blocks = [-(-line.extent // line.stride) for line in lines]
     first = [line.before // line.stride for line in lines]
     last = [(line.before + line.outputs - 1) // line.stride for line in lines]
@@ -98,15 +108,17 @@ def transposed_conv(
             f"padding of {[line.before for line in lines]}; supported: less than the window"
         )
     padding = Padding(before[0], after[0], before[1], after[1])
-    weights, bias = _blocks(kernel, lines, blocks)
-    channels, groups = kernel.weights.shape[0], kernel.groups
+    channels, each = kernel.weights.shape[:2]
+    groups, pixels = kernel.groups, down.stride * across.stride
+    order = np.repeat(np.arange(groups * each).reshape(groups, 1, each), pixels, axis=1).reshape(-1)
     window = ImageWindow(
         (n, channels, *image[1:]), (blocks[0], blocks[1]), (1, 1), (1, 1), padding, Padding()
     )
-    made = grouped(x, window, weights, bias, groups)
+    weights = _blocks(kernel, lines, blocks)
+    made = grouped(x, window, weights, kernel.bias[order], groups, numbers.reordered(order))
     rows, columns = padding.output_size(image[1:], window.taps, (1, 1))
-    (s, t), each = (down.stride, across.stride), kernel.weights.shape[1]
-    if s * t > 1:
+    if pixels > 1:
+        s, t = down.stride, across.stride
         apart = reshaped(made, (n, rows, columns, groups, s, t, each))
         made = reshaped(transposed(apart, (0, 1, 4, 2, 5, 3, 6)), (n, rows * s, columns * t, groups * each))
     corner = [line.before - f * line.stride for line, f in zip(lines, first, strict=True)]
@@ -114,19 +126,18 @@ def transposed_conv(
     return Converted(StridedSlice((0, *corner, 0), end, (1,) * 4), (made,))
 
 
-def _blocks(kernel: TransposedWeights, lines: Sequence[Turned], blocks: Sequence[int]) -> tuple[Array, Array]:
-    # ``weights[O,kh,kw,C/groups]`` of the pixels of a block, backwards, and their bias.
+def _blocks(kernel: TransposedWeights, lines: Sequence[Turned], blocks: Sequence[int]) -> Array:
+    # ``weights[O,kh,kw,C/groups]`` of the pixels of a block, backwards.
     channels, each = kernel.weights.shape[:2]
     size = [b * line.stride for b, line in zip(blocks, lines, strict=True)]
     if channels * each * prod(size) > _MOST_WEIGHTS:
         raise RefusedOperator(
             f"a stride of {[n.stride for n in lines]}: {channels * each * prod(size):,} weights"
         )
-    wide = np.zeros((channels, each, *size), np.float32)
+    wide = np.zeros((channels, each, *size), kernel.weights.dtype)
     steps = tuple(slice(0, line.extent, line.dilation) for line in lines)
     wide[(slice(None), slice(None), *steps)] = kernel.weights
     (s, t), (rows, columns), g = (line.stride for line in lines), blocks, kernel.groups
     parts = wide.reshape(g, channels // g, each, rows, s, columns, t)[:, :, :, ::-1, :, ::-1]
     array = parts.transpose(0, 4, 6, 2, 3, 5, 1).reshape(g * s * t * each, rows, columns, channels // g)
-    bias = np.repeat(kernel.bias.reshape(g, 1, each), s * t, axis=1).reshape(-1)
-    return np.ascontiguousarray(array), bias
+    return np.ascontiguousarray(array)

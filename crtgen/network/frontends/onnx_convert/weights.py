@@ -44,7 +44,7 @@ from crtgen.network.frontends.onnx_convert.window import (
 from crtgen.network.ir import Array, shape_text
 from crtgen.network.ops import Add, Pad, StridedSlice
 
-__all__ = ["CONVERTERS", "bias_of", "convolved"]
+__all__ = ["CONVERTERS", "bias_of", "convolved", "turned"]
 
 
 def bias_of(layer: OnnxLayer, outputs: int, place: int = 2) -> Array:
@@ -115,6 +115,13 @@ def _volume(layer: OnnxLayer, weights: Array) -> Converted:
 
 def _conv_transpose(layer: OnnxLayer) -> Converted:
     weights, groups = layer.constant(1, "weights"), layer.whole("group", 1)
+    bias = bias_of(layer, groups * weights.shape[1]) if weights.ndim > 1 else weights
+    return turned(layer, layer.x, TransposedWeights(weights, bias, groups))
+
+
+def turned(layer: OnnxLayer, x: Operand, kernel: TransposedWeights, numbers: ConvStorage = REAL) -> Converted:
+    """Convolve ``x`` transposed; only floats in three dimensions."""
+    weights, groups = kernel.weights, kernel.groups
     if weights.ndim != layer.rank or groups < 1 or weights.shape[0] != layer.x.shape[1]:
         raise ValueError(f"weights of {shape_text(weights.shape)} on {shape_text(layer.x.shape)}")
     lines = turned_lines(layer, weights.shape[2:])
@@ -124,10 +131,9 @@ def _conv_transpose(layer: OnnxLayer) -> Converted:
     pair = (*(Turned(1, 1, 1, 1, 0, 1),) * (4 - layer.rank), *lines)
     outputs = groups * weights.shape[1]
     shape = (*weights.shape[:2], *(line.taps for line in pair))
-    kernel = TransposedWeights(weights.reshape(shape), bias_of(layer, outputs), groups)
     n, c, h, w = image
-    x = to_last(layer.x, (n, c, h, w), layer.rank)
-    made = transposed_conv(x, (n, h, w), pair[0], pair[1], kernel)
+    flat = replace(kernel, weights=weights.reshape(shape))
+    made = transposed_conv(to_last(x, (n, c, h, w), layer.rank), (n, h, w), (pair[0], pair[1]), flat, numbers)
     return to_first(made, (n, outputs, *(line.outputs for line in pair)), layer.rank)
 
 
@@ -143,7 +149,7 @@ def _volume_transposed(layer: OnnxLayer, weights: Array, groups: int, lines: tup
     parts = []
     for tap in range(deep.taps):
         kernel = TransposedWeights(weights[:, :, tap], np.zeros(outputs, np.float32), groups)
-        images = transposed_conv(x, (n * d, h, w), down, across, kernel)
+        images = transposed_conv(x, (n * d, h, w), (down, across), kernel)
         shape = [n, d, down.outputs, across.outputs, outputs]
         made, shape = spread(reshaped(images, shape), shape, 1, deep.stride)
         first = tap * deep.dilation

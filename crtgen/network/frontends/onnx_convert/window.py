@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from crtgen.network.frontends.builder import Converted, RefusedOperator
 from crtgen.network.frontends.onnx_convert.layer import OnnxLayer, Operand, reshaped, transposed
@@ -151,6 +152,10 @@ class ConvStorage:
 
     def layer(self, op: Conv2d | DepthwiseConv2d) -> Op:
         return op
+
+    def reordered(self, order: npt.NDArray[np.intp]) -> "ConvStorage":
+        """Return the storage of the outputs ``order``, one of which may be there several times."""
+        return self
 
 
 REAL = ConvStorage()

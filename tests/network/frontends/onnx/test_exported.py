@@ -67,3 +67,24 @@ def test_linear(shape: tuple[int, ...], dtype: Any, each: bool, bias: tuple[str,
         found, wanted = graph.evaluate({"x": x})[graph.outputs[0]], expected(model, x)
         different, total = different + int((found != wanted).sum()), total + found.size
     assert different <= (0.01 * total if len(shape) > 2 and bias else 0)
+
+
+def test_a_spectrum_of_a_signal_without_a_last_axis() -> None:
+    """ONNX asks for ``[batch, length, 1]``; torch's older exporter writes ``[batch, length]``."""
+    random = np.random.default_rng(2)
+    x, window = (random.normal(size=shape).astype(np.float32) for shape in ((2, 40), (16,)))
+    constants = {"step": np.array(8), "window": window, "size": np.array(16)}
+    node = _node("STFT", ["x", *constants], ["y"], onesided=1)
+    ends = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape),
+        helper.make_tensor_value_info("y", TensorProto.FLOAT, (2, 4, 9, 2)),
+    ]
+    kept = [numpy_helper.from_array(a, n) for n, a in constants.items()]
+    graph = helper.make_graph([node], "net", ends[:1], ends[1:], kept)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    loaded = load_onnx(model.SerializeToString())
+    found = loaded.evaluate({"x": x})[loaded.outputs[0]]
+    frames = np.stack([x[:, at : at + 16] for at in range(0, 25, 8)], axis=1) * window
+    wanted = np.fft.rfft(frames)
+    apart = found.astype(np.float64) - np.stack([wanted.real, wanted.imag], axis=-1)
+    assert np.abs(apart).max() < 1e-5

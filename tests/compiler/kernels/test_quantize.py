@@ -11,9 +11,10 @@ from crtgen.compiler.kernels import Target
 from crtgen.compiler.kernels.engine.registry import registered
 from crtgen.compiler.kernels.portable.borders import borders_of
 from crtgen.compiler.kernels.vfp.quantize import parts_of
-from crtgen.network.ir import Array, Quant
-from crtgen.network.ops import INT8, Case, Quantize
+from crtgen.network.ir import Array, DType, Quant
+from crtgen.network.ops import INT8, INT16, Case, Quantize
 from crtgen.network.ops.case import by_float32, floats, make
+from crtgen.network.ops.scheme import Scheme
 from tests.compiler.kernels.harness import Job, guarded, run_jobs
 from tests.support import nightly
 
@@ -34,10 +35,13 @@ class _Chosen(Case):
         return {"x": self.numbers}
 
 
-def _hard(scale: float, zero_point: int, even: bool) -> Array:
-    """All borders and their neighbours with both signs, whole steps, halves of them, and odd numbers."""
-    at = borders_of(scale, INT8.magnitude(zero_point) + 3, even)
+def _hard(scale: float, zero_point: int, even: bool, scheme: Scheme = INT8) -> Array:
+    """Borders and their neighbours with both signs, whole steps, halves of them, and odd numbers; of int16
+    only some borders.
+    """
+    at = borders_of(scale, scheme.magnitude(zero_point) + 3, even)
     assert at is not None
+    at = at if scheme is INT8 else np.concatenate([at[:40], at[40:-10:61], at[-10:]])
     beside = [np.nextafter(at, np.float32(end)) for end in (0, np.inf)]
     whole = (np.arange(0, 600) * 0.5 * scale).astype(np.float32)
     far = (np.logspace(2, 9, 50) * scale).astype(np.float32)
@@ -57,6 +61,12 @@ def _cases() -> list[Case]:
                 case = make("hard", Quantize(), [x], Quant.tensor(scale, zero_point))
                 case = by_float32(case) if even else case
                 made.append(_Chosen(case.name, case.op, case.sig, numbers=numbers))
+    for scale in (1 / 32768, 2.7e-4, 1.0, 3e-7):
+        for even in (False, True):
+            numbers = _hard(scale, 0, even, INT16)
+            case = make("hard", Quantize(DType.INT16), [floats("x", (len(numbers),))], Quant.tensor(scale, 0))
+            case = by_float32(case) if even else case
+            made.append(_Chosen(case.name, case.op, case.sig, numbers=numbers))
     return made
 
 

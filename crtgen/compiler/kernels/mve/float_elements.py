@@ -1,6 +1,7 @@
 """Element-wise operators with Helium whose input or output is float32, four elements at a time."""
 
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,8 @@ from crtgen.compiler.kernels.mve.elements import (
 from crtgen.compiler.kernels.portable.borders import Floats, fused
 from crtgen.network.ir import DType, Signature
 from crtgen.network.ops import (
+    INT8,
+    INT16,
     Activation,
     Add,
     AffineParams,
@@ -38,7 +41,9 @@ from crtgen.network.ops.rescaling import by_float
 __all__ = ["arithmetic", "cast", "clamp", "dequantize", "divides", "extreme", "quantize"]
 
 _FLOATS = StoreForm(store="vstrw.32", step=16)
-_FAR = 512  # steps of the output: beyond all int8 values
+_SHORTS = StoreForm(INT16.limits, store="vstrh.32", step=8, bits=16)
+_FAR = {DType.INT8: 512, DType.INT16: 131072}  # steps of the output: beyond all values
+_LOADS = {DType.INT8: "vldrb.s32", DType.INT16: "vldrh.s32"}
 _STEPS = 8  # float32 values on both sides
 
 
@@ -134,19 +139,20 @@ def cast(op: Cast, sig: Signature, target: Target) -> Kernel | None:
     return elementwise("mve cast", sig, target, walk(sig), steps)
 
 
-@design(Dequantize, types=(DType.INT8,), needs="mve", to=DType.FLOAT32)
+@design(Dequantize, types=(DType.INT8, DType.INT16), needs="mve", to=DType.FLOAT32)
 def dequantize(op: Dequantize, sig: Signature, target: Target) -> Kernel | None:
     params = op.parameters(sig)
 
     def steps(o: Operands) -> ElementSteps:
         f, (first,) = o.f, o.inputs
-        x = f.vector("elements")
-        offset = f.constant("minus the zero point", -params.zero_point)
+        x, load = f.vector("elements"), _LOADS[sig.x.dtype]
+        offset = f.constant("minus the zero point", -params.zero_point) if params.zero_point else ""
         scale = f.constant("scale", bits_of(params.scale))
 
         def vector() -> str:
-            f("vldrb.s32", x, f"[{first}], #4")
-            f("vadd.i32", x, x, offset)
+            f(load, x, f"[{first}], #{4 * sig.x.dtype.itemsize}")
+            if offset:
+                f("vadd.i32", x, x, offset)
             f("vcvt.f32.s32", x, x)
             f("vmul.f32", x, x, scale)
             return x
@@ -157,21 +163,23 @@ def dequantize(op: Dequantize, sig: Signature, target: Target) -> Kernel | None:
 
 
 @design(Quantize, types=(DType.FLOAT32,), needs="mve", to=DType.INT8)
+@design(Quantize, types=(DType.FLOAT32,), needs="mve", to=DType.INT16)
 def quantize(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
-    """Quantise float32 to int8 without a division; None for other types and if that is not exact."""
-    params, even = op.parameters(sig), by_float(sig.y)
-    if not isinstance(params, AffineParams) or not divides(params, even):
+    """Quantise float32 without a division; None for other types and if that is not exact."""
+    params, even, to = op.parameters(sig), by_float(sig.y), sig.y.dtype
+    if not isinstance(params, AffineParams) or not divides(params, even, to):
         return None
-    return elementwise("mve quantize", sig, target, walk(sig), lambda o: _quantize(o, params, even))
+    form = StoreForm() if to is DType.INT8 else _SHORTS
+    return elementwise("mve quantize", sig, target, walk(sig), lambda o: _quantize(o, params, even, to), form)
 
 
-def _quantize(o: Operands, params: AffineParams, even: bool) -> ElementSteps:
+def _quantize(o: Operands, params: AffineParams, even: bool, to: DType) -> ElementSteps:
     f, (first,) = o.f, o.inputs
     x, quotient = f.vector("elements"), f.vector("quotients")
-    low, high = (_limit(f, sign * _FAR * params.scale) for sign in (-1, 1))
+    low, high = (_limit(f, sign * _FAR[to] * params.scale) for sign in (-1, 1))
     reciprocal = f.constant("1 / scale", bits_of(1 / params.scale))
     scale = f.constant("-scale", bits_of(-params.scale))
-    zero = f.constant("zero point", params.zero_point)
+    zero = f.constant("zero point", params.zero_point) if params.zero_point or to is DType.INT8 else ""
 
     def vector() -> str:
         f("vldrw.u32", x, f"[{first}], #16")
@@ -181,24 +189,28 @@ def _quantize(o: Operands, params: AffineParams, even: bool) -> ElementSteps:
         f("vfma.f32", x, quotient, scale, note="what the product is short of")
         f("vfma.f32", quotient, x, reciprocal)
         f(f"vcvt{'n' if even else 'a'}.s32.f32", x, quotient)
-        f("vadd.i32", x, x, zero)
-        f("vqmovnb.s16", x, x)
+        if zero:
+            f("vadd.i32", x, x, zero)
+        f("vqmovnb.s16" if to is DType.INT8 else "vqmovnb.s32", x, x)
         return x
 
     return ElementSteps(vector)
 
 
-def divides(params: AffineParams, even: bool = False) -> bool:
-    """Return True if a product with the reciprocal, corrected once, rounds to the same int8 as ``x / scale``.
+@cache
+def divides(params: AffineParams, even: bool = False, to: DType = DType.INT8) -> bool:
+    """Return True if a product with the reciprocal, corrected once, rounds to the same integer as ``x /
+    scale``.
 
     Ties are rounded away from zero, or to ``even``.
 
     The product is off by at most one float32 step. So it suffices to compare both for floats within a few
-    steps of one that rounds to a different int8 than its predecessor.
+    steps of one that rounds to a different integer than its predecessor.
     """
+    low, high = (INT8 if to is DType.INT8 else INT16).limits
     scale, reciprocal = np.float32(params.scale), np.float32(1 / params.scale)
     rounded = np.rint if even else _away
-    levels = np.arange(-127 - params.zero_point, 128 - params.zero_point)
+    levels = np.arange(low + 1 - params.zero_point, high + 1 - params.zero_point)
     nearest = ((levels - 0.5) * float(scale)).astype(np.float32)
     for direction in (-np.inf, np.inf):
         x = nearest

@@ -1,8 +1,9 @@
-"""Conversion of float32 to int8 on an FPU, without a division, four values at a time.
+"""Conversion of float32 to int8 or int16 on an FPU, without a division, four values at a time.
 
 A quotient is computed as a sum of two products: the reciprocal of the scale is split into two parts. For NaN
 and values far beyond int8, the FPU reports an invalid conversion: then the four values are clamped to
-slightly more than the range of int8, and converted again.
+slightly more than the range of int8, and converted again. Values of int16 are clamped first, since a
+conversion to 32 bits reports less, and the proof would have to cut all floats into 65,536 spans.
 """
 
 from collections.abc import Sequence
@@ -18,13 +19,14 @@ from crtgen.compiler.kernels.engine.registry import design
 from crtgen.compiler.kernels.engine.words import bits_of
 from crtgen.compiler.kernels.portable.borders import Floats, borders_of, fused
 from crtgen.network.ir import DType, Signature
-from crtgen.network.ops import INT8, AffineParams, Quantize
+from crtgen.network.ops import INT8, INT16, AffineParams, Quantize
 from crtgen.network.ops.rescaling import by_float
+from crtgen.network.ops.scheme import Scheme, scheme_of
 
 __all__ = ["QuantizeView", "parts_of", "quantize"]
 
 _AT_ONCE = 4
-_FAR = 512  # steps: beyond all int8 values
+_FAR = {INT8: 512, INT16: 131072}  # steps: beyond all values
 _INVALID = 1  # of FPSCR: a conversion that has no result
 
 
@@ -33,7 +35,8 @@ class QuantizeView:
     """Constants of a quantisation.
 
     ``parts`` are the two parts of the scale's reciprocal, the larger one first. ``far`` is the magnitude to
-    which values are clamped. Ties are rounded away from zero or, if ``even``, to even.
+    which values are clamped. Ties are rounded away from zero or, if ``even``, to even. A result has ``bits``
+    bits.
     """
 
     elements: int
@@ -41,16 +44,23 @@ class QuantizeView:
     parts: tuple[float, float]
     far: float
     even: bool = False
+    bits: int = 8
+
+    @property
+    def short(self) -> bool:
+        return self.bits == 16
 
 
-def parts_of(scale: float, zero_point: int, even: bool = False) -> tuple[float, float] | None:
-    """Return float32 ``a`` and ``b`` for which ``fma(x, a, x * b)`` is rounded to the same int8 as ``x /
+def parts_of(
+    scale: float, zero_point: int, even: bool = False, scheme: Scheme = INT8
+) -> tuple[float, float] | None:
+    """Return float32 ``a`` and ``b`` for which ``fma(x, a, x * b)`` is rounded to the same integer as ``x /
     scale``: ties away from zero or, if ``even``, to even.
 
     The result never falls as x grows, so it suffices to check each border and the float just before it. None
     if the check fails.
     """
-    steps = INT8.magnitude(zero_point)
+    steps = scheme.magnitude(zero_point)
     at = borders_of(scale, steps, even)
     if at is None:
         return None
@@ -73,31 +83,38 @@ def _quotients(x: Floats, first: float, second: float) -> Floats:
 
 
 @design(Quantize, types=(DType.FLOAT32,), to=DType.INT8, needs="vfp")
+@design(Quantize, types=(DType.FLOAT32,), to=DType.INT16, needs="vfp")
 def quantize(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
     """Multiply by a reciprocal; None if no exact parts are found."""
-    params, even = op.parameters(sig), by_float(sig.y)
+    params, even, scheme = op.parameters(sig), by_float(sig.y), scheme_of(sig.y)
     assert isinstance(params, AffineParams)
-    parts = parts_of(params.scale, params.zero_point, even)
+    parts = parts_of(params.scale, params.zero_point, even, scheme)
     if parts is None:
         return None
-    far = float(np.float32(_FAR * params.scale))
-    routine = _quantized(QuantizeView(sig.y.elements, params.zero_point, parts, far, even))
+    far = float(np.float32(_FAR[scheme] * params.scale))
+    if scheme is INT16 and not even:
+        parts = 2 * parts[0], 2 * parts[1]  # half steps
+    bits = 8 * sig.y.dtype.itemsize
+    routine = _quantized(QuantizeView(sig.y.elements, params.zero_point, parts, far, even, bits))
     return Kernel(
         design="vfp quantise",
         template="",
         view=None,
         inplace=(InPlace(),),
-        work=Work(routine.runs(beyond=0) if sig.y.elements >= _AT_ONCE else routine.runs()),
+        work=Work(routine.runs(beyond=0) if sig.y.elements >= _AT_ONCE and bits == 8 else routine.runs()),
         routines=(routine,),
     )
 
 
 @lru_cache(maxsize=256)
 def _quantized(k: QuantizeView) -> Routine:
-    f = Function("quantise", "const float *x", "int8_t *y", purpose=f"Quantises {k.elements} numbers.")
+    to = f"int{k.bits}_t *y"
+    f = Function("quantise", "const float *x", to, purpose=f"Quantises {k.elements} numbers.")
     writer = _QuantizeWriter(f, k)
     fours, rest = divmod(k.elements, _AT_ONCE)
-    if fours:
+    if fours and k.short:
+        writer.short_fours(fours)
+    elif fours:
         writer.fours(fours)
     if rest:
         with f.repeated("numbers", rest):
@@ -158,20 +175,41 @@ class _QuantizeWriter:
             f("bne", fours)
         f.free(*starts, *words, last)
 
+    def short_fours(self, rounds: int) -> None:
+        f, words = self.f, self.f.cores("results", 4)
+        first, second, third, fourth = words
+        with f.repeated("fours", rounds):
+            f("vldmia", f"{self.x}!", listed(self.numbers))
+            for number in self.numbers:
+                self._cut(number)
+            self._convert(_AT_ONCE)
+            f("vmov", first, second, *self.halves[:2])
+            f("vmov", third, fourth, *self.halves[2:])
+            self._finish(words)
+            f("pkhbt", first, first, second, "lsl #16")
+            f("pkhbt", second, third, fourth, "lsl #16")
+            f("strd", first, second, f"[{self.y}], #8")
+        f.free(*words)
+
     def one(self) -> None:
         f, result = self.f, self.state
         f("vldmia", f"{self.x}!", listed(self.numbers[:1]))
         self._cut(self.numbers[0])
         self._convert(1)
         f("vmov", result, self.halves[0])
-        if self.k.even:
-            f.advance(result, self.k.zero_point)
-            f("ssat", result, "#8", result)
-        else:
-            f("add", result, result, result, "asr #31")
-            f.advance(result, 2 * self.k.zero_point + 1)
-            f("ssat", result, "#8", result, "asr #1")
-        f("strb", result, f"[{self.y}], #1")
+        self._finish((result,))
+        f("strh" if self.k.short else "strb", result, f"[{self.y}], #{self.k.bits // 8}")
+
+    def _finish(self, results: Sequence[str]) -> None:
+        # From steps, or half steps, to results.
+        f, bits = self.f, f"#{self.k.bits}"
+        for result in results:
+            if not self.k.even:
+                f("add", result, result, result, "asr #31")
+        for result in results:
+            f.advance(result, self.k.zero_point if self.k.even else 2 * self.k.zero_point + 1)
+        for result in results:
+            f("ssat", result, bits, result, *(() if self.k.even else ("asr #1",)))
 
     def _convert(self, count: int) -> None:
         f, pairs = self.f, list(zip(self.numbers, self.halves, strict=True))[:count]
@@ -182,6 +220,8 @@ class _QuantizeWriter:
         for _, half in pairs:
             if self.k.even:
                 f("vcvtr.s32.f32", half, half)
+            elif self.k.short:
+                f("vcvt.s32.f32", half, half)
             else:
                 f("vcvt.s16.f32", half, half, "#1")
 

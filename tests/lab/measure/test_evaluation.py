@@ -3,6 +3,7 @@
 import json
 import wave
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ from crtgen.base.quality import limits_of, shortfalls
 from crtgen.cli.app import app
 from crtgen.lab.measure.evaluation import Classified, Detected, Evaluation, Ranked, count_events, evaluate
 from crtgen.lab.measure.labelled import read_arrays, read_clips, read_recordings
-from crtgen.lab.measure.subject import Subject, reference
+from crtgen.lab.measure.subject import Subject, reference, runs_in
+from crtgen.network.ir import DType, Value
 from tests.network.pipeline.files import describe, given, marvin, sound_dir, yes_or_no
 from tests.support import ROOT
 from tests.tflite_builder import Model, Operator, Options, Tensor
@@ -229,3 +231,17 @@ def test_a_folder_without_a_label_is_refused(tmp_path: Path) -> None:
     (tmp_path / "maybe").mkdir()
     with pytest.raises(UsageError, match="the folder maybe is not named after a label"):
         read_clips(tmp_path, ["yes", "no"])
+
+
+@pytest.mark.parametrize("runs", [2, 3, 4])
+def test_a_recording_that_only_fills_the_window(runs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first three runs fill the network's window; a decision needs one more."""
+    samples = np.zeros(400 + 100 * runs, np.int16)
+    given = {"samples": Value("x", (100,), DType.INT16), "warm": 3, "span": 500, "before": 0, "hop": 100}
+    pipeline: Any = SimpleNamespace(**given)
+    monkeypatch.setattr("crtgen.lab.measure.subject.runs_of", lambda *_: [samples[:100]] * runs)
+    if runs > 3:
+        assert len(runs_in(pipeline, samples, "a.wav")) == runs
+    else:
+        with pytest.raises(UsageError, match=f"{len(samples)} samples are fewer than the 800 that fill"):
+            runs_in(pipeline, samples, "a.wav")

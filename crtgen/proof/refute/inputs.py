@@ -46,7 +46,8 @@ def _missing(on: OnNumbers, layer: Layer) -> Iterator[dict[Symbol, int]]:
         return
     need = on.network.needed().get(layer.number, set()) - layer.proven_outputs()
     some = set(sorted(need)[:: max(1, len(need) // _MOST_GOALS)][:_MOST_GOALS])
-    yield from (terms for output, _, _, terms in layer.sums() if output in some)
+    # All at once: ``sums`` sets the ranges of channels on its way.
+    yield from [terms for output, _, _, terms in layer.sums() if output in some]
 
 
 def _towards(on: OnNumbers, goals: list[_Goal]) -> Iterator[Numbers]:

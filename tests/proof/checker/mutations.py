@@ -75,7 +75,7 @@ def outcomes(model: Path, board: str, flips: int, changes: int, seed: int, direc
     numbers, outcome = random.Random(seed), Outcome()
     places, count = _places(image, model)
     with pytest.MonkeyPatch.context() as patch:  # a loop without an end is one soon
-        patch.setattr(proof, "_MOST_INSTRUCTIONS", 4 * count)
+        patch.setattr("crtgen.proof.checker.run._MOST_INSTRUCTIONS", 4 * count)
         for i in range(flips):
             address, bit = numbers.choice(places[i % len(places)]), numbers.randrange(8)
             changed = flipped(image, address, bit, directory)

@@ -18,9 +18,12 @@ from crtgen.proof.checker import prove
 from crtgen.proof.checker.binary.image import read_image
 from crtgen.proof.checker.network.elementwise import ElementLayer
 from crtgen.proof.checker.network.network import Network
+from crtgen.proof.checker.network.numbers import OnNumbers
+from crtgen.proof.checker.refusal import Refusal
 from crtgen.proof.printed import lines_of
+from crtgen.proof.refute.inputs import _missing
 from tests.proof.checker.changed import built_with
-from tests.proof.checker.mutations import flipped
+from tests.proof.checker.mutations import flipped, outcomes
 from tests.proof.checker.test_network import run
 from tests.support import nightly, require_tool
 
@@ -460,3 +463,44 @@ def test_steps_of_float32(tmp_path: Path) -> None:
     assert layer.differs(np.full(256, 0x7FC00000), np.full(256, 0x7F7FFFFF)).all()
     zeros = np.array([0, -(1 << 31)])
     assert not layer.differs(zeros, zeros[::-1]).any()
+
+
+@pytest.mark.qemu
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(
+    ("name", "board"), [("operators", "mps2_an386"), ("functions", "mps2_an386"), ("moves", "mps3_an547")]
+)
+def test_changes(name: str, board: str, tmp_path: Path) -> None:
+    """Changed bits: each image that is accepted gives the network's outputs for all inputs tried."""
+    require_tool("qemu-system-arm")
+    file = tmp_path / f"{name}.onnx"
+    file.write_bytes(MODELS[name]().SerializeToString())
+    outcome = outcomes(file, board, 30, 0, 2026, tmp_path)
+    assert outcome.wrong == []
+    assert outcome.rejected >= outcome.tried // 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [(TensorProto.UINT8, "an input of UINT8"), (TensorProto.FLOAT, "'x' is not quantised")],
+)
+def test_other_inputs(kind: int, message: str, tmp_path: Path) -> None:
+    model = operators()
+    model.graph.input[0].type.tensor_type.elem_type = kind
+    (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(Refusal, match=message):
+        Network(tmp_path / "net.onnx")
+
+
+def test_goals_leave_ranges_as_they_are(tmp_path: Path) -> None:
+    """The search for a counterexample asks for some sums of a layer with a constant operand only."""
+    (tmp_path / "net.onnx").write_bytes(operators().SerializeToString())
+    network = Network(tmp_path / "net.onnx")
+    on = OnNumbers(network)
+    layer = next(layer for layer in network.layers if layer.name == "Add")
+    assert isinstance(layer, ElementLayer)
+    before = dict(layer.ranges)
+    layer.proven.clear()
+    assert next(_missing(on, layer))
+    assert layer.ranges == before

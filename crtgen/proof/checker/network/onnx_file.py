@@ -67,10 +67,7 @@ class OnnxFile(OnnxTensors):
         self.operators: list[OnnxOperator] = []
         given = [v.name for v in graph.input if v.name not in self._arrays]
         types = {v.name: v.type.tensor_type.elem_type for v in graph.input}
-        self.inputs = [
-            self._whole_input(name, graph.node) if types[name] == onnx.TensorProto.INT8 else self._real(name)
-            for name in given
-        ]
+        self.inputs = [self._input(name, types[name], graph.node) for name in given]
         self._ends = frozenset(v.name for v in graph.output)
         for node in graph.node:
             self._add(node)
@@ -213,7 +210,9 @@ class OnnxFile(OnnxTensors):
     def _written(self, x: str, scale: Any, zero: int) -> int:
         # A tensor that is read with the scale that it was written with.
         tensor = self._index(x)
-        known = self._scales[tensor]
+        known = self._scales.get(tensor)
+        if known is None:
+            raise Refusal(f"{x!r} is not quantised")
         if scale.size != 1 or scale.reshape(-1)[0] != known.scales[0] or zero != known.zero:
             raise Refusal(f"{x!r} is read with another scale than it was written with")
         return tensor
@@ -326,7 +325,9 @@ class OnnxFile(OnnxTensors):
             self._arrays[y] = np.clip(self._arrays[x], low, high)
             return
         tensor = self._index(x)
-        before = self._scales[tensor]
+        before = self._scales.get(tensor)
+        if before is None:
+            raise Refusal(f"Clip of {x!r}, which is not quantised")
         made = OnnxOperator(-1, "Clip", (tensor,), (), {"ends": [int(self._whole(e)) for e in (low, high)]})
         self._tensors[y] = self._append(made, y, before.scales, before.zero)
 
@@ -348,6 +349,13 @@ class OnnxFile(OnnxTensors):
     def _real(self, name: str) -> int:
         self._tensors[name] = self._new(name, self._shapes[name], None)
         return self._tensors[name]
+
+    def _input(self, name: str, kind: int, nodes: Iterable[Any]) -> int:
+        if kind == onnx.TensorProto.INT8:
+            return self._whole_input(name, nodes)
+        if kind != onnx.TensorProto.FLOAT:
+            raise Refusal(f"an input of {onnx.TensorProto.DataType.Name(kind)}")
+        return self._real(name)
 
     def _whole_input(self, name: str, nodes: Iterable[Any]) -> int:
         # An input of int8; all that reads it has to agree about its scale (``_written``).

@@ -502,3 +502,22 @@ def test_goals_leave_ranges_as_they_are(tmp_path: Path) -> None:
     layer.proven.clear()
     assert next(_missing(on, layer))
     assert layer.ranges == before
+
+
+@pytest.mark.qemu
+@pytest.mark.nightly
+def test_ties_of_averages(tmp_path: Path) -> None:
+    """An exception in docs/quantised-onnx.md: the image differs from ONNX Runtime, and is refused."""
+    require_tool("arm-none-eabi-gcc")
+    net = Quantised()
+    net.scaled("x", 0.05, -4)
+    net.real("LeakyRelu", "a", 0.05, 3, alpha=0.5)
+    net.real("AveragePool", "mean", 0.04, -9, kernel_shape=[2, 2], strides=[2, 2])
+    file = tmp_path / "ties.onnx"
+    file.write_bytes(net.model([1, 4, 4, 4], [1, 4, 2, 2]).SerializeToString())
+    image = api.load(file).compile("mps3_an547").generate("standalone").build()
+    found = prove(image.path, file)
+    assert not found.is_computed
+    assert "the sum -248 gives -87, the network says -86" in "".join(
+        r for n in found.layers for r in n.reasons
+    )

@@ -18,7 +18,7 @@ from crtgen.network.ir import DType, Signature
 from crtgen.network.ops import Quantize, Relu, ReluParams, RequantizeParams
 from crtgen.network.ops.traits import Tabulated
 
-__all__ = ["clamp", "flip", "requantize", "table"]
+__all__ = ["clamp", "flip", "looked_up", "requantize", "table"]
 
 _CLAMPED = (-128, 127)
 
@@ -56,11 +56,11 @@ def table(op: Tabulated | Relu | Quantize, sig: Signature, target: Target) -> Ke
     if isinstance(op, Relu | Quantize) and target.optimize == "size":
         return None
     return elementwise(
-        "mve table", sig, target, walk(sig), _looked_up, _bytes(_CLAMPED), [every_output(op, sig)]
+        "mve table", sig, target, walk(sig), looked_up, _bytes(_CLAMPED), [every_output(op, sig)]
     )
 
 
-def _looked_up(o: Operands) -> ElementSteps:
+def looked_up(o: Operands) -> ElementSteps:
     f, (x,), (table,) = o.f, o.inputs, o.tables
     index, found = f.vectors("elements", 2)
 

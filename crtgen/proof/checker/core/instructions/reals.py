@@ -214,8 +214,8 @@ _CONVERSIONS = {
 
 @family("vcvt:s", "vcvtr:s", "vcvtn:s", "vcvta:s")
 def convert(m: Machine, i: DecodedInstruction) -> Step:
-    if i.kind == "s16.f32":
-        return _to_fixed(m, i)
+    if len(i.operands) == 3:
+        return _fixed(m, i)
     name = _CONVERSIONS[i.name, i.kind]
     if i.name in ("vcvtn", "vcvta"):
         _known_to_all(m)
@@ -223,17 +223,20 @@ def convert(m: Machine, i: DecodedInstruction) -> Step:
     return lambda: _made(m, d, apply(name, _get(m, x)))
 
 
-def _to_fixed(m: Machine, i: DecodedInstruction) -> Step:
-    # VCVT.S16.F32 with bits of a fraction: the multiple of a power of two is exact, or too large anyway.
+_FIXED = {"s16.f32": ("f_int_16", 16), "s32.f32": ("f_int", 32), "f32.s32": ("f_of", 32)}
+
+
+def _fixed(m: Machine, i: DecodedInstruction) -> Step:
+    # VCVT with bits of a fraction: the multiple of a power of two is exact, or beyond the integers anyway.
     d, x, bits = _single(i.operands[0]), _single(i.operands[1]), number(i.operands[2])
-    factor = word_of_real(np.float32(2.0**bits))
-    if i.name != "vcvt" or d != x or not 0 < bits <= 16:
+    name, most = _FIXED.get(i.kind, ("", 0))
+    if i.name != "vcvt" or d != x or not 0 < bits <= most:
         raise Refusal("a conversion that is not followed")
-
-    def step() -> None:
-        _made(m, d, apply("f_int_16", apply("f_mul", _get(m, x), factor)))
-
-    return step
+    if name == "f_of":
+        part = word_of_real(np.float32(2.0**-bits))
+        return lambda: _made(m, d, apply("f_mul", apply(name, _get(m, x)), part))
+    factor = word_of_real(np.float32(2.0**bits))
+    return lambda: _made(m, d, apply(name, apply("f_mul", _get(m, x), factor)))
 
 
 @family("vcmp:s", "vcmpe:s")

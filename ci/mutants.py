@@ -143,7 +143,7 @@ def near(file: Path) -> list[str]:
         "kernels": ["tests/network/ops"],
         "ops": ["tests/compiler/kernels/test_cases.py", "tests/compiler/plan"],
         "codegen": ["tests/compiler/kernels/test_cases.py", "tests/network/pipeline"],
-        "runtime": ["tests/api/slot"],
+        "runtime": ["tests/api/slot", "tests/lab/measure/test_drift.py"],
     }
     if wing == "kernels":  # templates of kernels
         wing, room = "compiler", "kernels"

@@ -83,9 +83,9 @@ def test_what_turns_or_wraps(e: WordOp) -> None:
 J = LinearSum(0, {Symbol(0, 0, -(1 << 29), (1 << 29) - 1, 32): 1})
 
 
-def rounded(k: int, shift: int = 1, sign: int = 31, bit: int = 31) -> WordOp:
+def rounded(k: int, shift: int = 1, sign: int = 31, bit: int = 31, above: WordOp | None = None) -> WordOp:
     """J shifted left, times k, and the upper word rounded: on Armv6-M, with libgcc's product."""
-    twice, above = WordOp("lsl", J, shift), WordOp("asr", J, sign)
+    twice, above = WordOp("lsl", J, shift), above or WordOp("asr", J, sign)
     upper = WordOp("add", WordOp("mul", above, k), WordOp("umulhi", twice, k))
     return WordOp("add", WordOp("lsr", WordOp("mul", twice, k), bit), upper)
 
@@ -102,6 +102,17 @@ def test_a_long_product_that_is_rounded() -> None:
         assert course(e) is None
     low, high = ((8 * n * 5 + (1 << 31)) >> 32 for n in (-(1 << 29), (1 << 29) - 1))
     assert course(rounded(5, shift=3, sign=29)) == Course(low, high, 1)
+
+
+def test_bits_that_leave_a_word_that_is_shifted_left() -> None:
+    """With the sign of the same word above them, and no other."""
+    k, other = 0x686AF5D1, LinearSum(0, {Symbol(0, 1, -(1 << 29), (1 << 29) - 1, 32): 1})
+    right = WordOp("high", WordOp("asr", J, 31), J, 31)
+    assert course(rounded(k, above=right)) == course(rounded(k))
+    for sign in (WordOp("lsr", J, 31), WordOp("asr", J, 30), WordOp("asr", other, 31)):
+        assert course(rounded(k, above=WordOp("high", sign, J, 31))) is None
+    assert course(rounded(k, above=WordOp("high", WordOp("asr", J, 31), other, 31))) is None
+    assert course(rounded(k, above=WordOp("high", WordOp("asr", J, 31), J, 30))) is None
 
 
 def test_half_of_a_sum_that_is_rounded() -> None:

@@ -36,6 +36,7 @@ from crtgen.proof.checker.network.moves import MOVES, Move
 from crtgen.proof.checker.network.onnx_file import OnnxFile
 from crtgen.proof.checker.network.onnx_layers import ONNX_LAYERS
 from crtgen.proof.checker.network.others import ExtremeAlongAxes, MaxPool, SoftmaxLayer
+from crtgen.proof.checker.network.real_chains import ChainLayer, RealChain, with_chains
 from crtgen.proof.checker.network.real_ends import RealInput, RealOutput
 from crtgen.proof.checker.network.sums import SumLayer
 from crtgen.proof.checker.network.svdf import SvdfLayer
@@ -144,6 +145,9 @@ class Network:
                 values = self._symbols(state.read[0])
             self._given |= dict.fromkeys(state.read, values)
         known = [o for o in self.file.operators if o.code not in _VARIABLES]
+        self.chains: dict[int, RealChain] = {}
+        if not isinstance(self.file, OnnxFile):
+            known, self.chains = with_chains(self.file, known)
         self.layers = [self._layer(o) for o in known]
         self._made = {y: layer for layer in self.layers for y in layer.operator.outputs}
         self._sources: dict[int, frozenset[int]] = {
@@ -160,6 +164,10 @@ class Network:
         return [Symbol(tensor, i, kind.low, kind.high, kind.bits) for i in range(self.file.size(tensor))]
 
     def _layer(self, operator: NetworkOperator) -> Layer:
+        if operator.number in self.chains:
+            layer = ChainLayer(self, operator)
+            layer.chain = self.chains[operator.number]
+            return layer
         kind = _LAYERS.get(operator.code)
         ends = any(map(self._is_real, operator.inputs)), any(map(self._is_real, operator.outputs))
         if any(ends) and isinstance(operator.code, int):

@@ -118,7 +118,7 @@ def interface_header(plan: Plan, name: str, digest: bytes) -> str:
 
 
 class _Generator:
-    """Collects the functions and arrays of one model, layer by layer."""
+    # Collects the functions and arrays of one model, layer by layer.
 
     def __init__(self, plan: Plan, name: str, beside: Sequence[CModule], has_pipeline: bool) -> None:
         self.plan = plan

@@ -125,7 +125,7 @@ def analyse_stack(
 
 
 class _Walk:
-    """Visits each function of the call graph once, depth first."""
+    # Visits each function of the call graph once, depth first.
 
     def __init__(
         self,

@@ -69,7 +69,7 @@ def with_graph_executor(plan: Plan, module: CModule) -> Linkable:
 
 
 class _OwnGraphBuilder:
-    """Collects the tables; equal rows share an index, equal layers a function."""
+    # Collects the tables; equal rows share an index, equal layers a function.
 
     def __init__(self, plan: Plan, module: CModule) -> None:
         self.plan = plan

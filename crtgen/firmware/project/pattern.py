@@ -26,7 +26,7 @@ _FLOAT_ONE = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class _Input:
-    """An input; ``value`` is the C expression for the next element."""
+    # An input; ``value`` is the C expression for the next element.
 
     name: str
     member: str

@@ -85,7 +85,7 @@ def _loaded(
 
 
 class _OnnxImporter(OnnxFlow):
-    """Builds graphs of the main graph and its subgraphs, node by node."""
+    # Builds graphs of the main graph and its subgraphs, node by node.
 
     def model(self, file: OnnxFileGraph, name: str, shapes: Mapping[str, tuple[int, ...]]) -> Graph:
         builder = GraphBuilder(self.where, Refusals(self.where), shapes, has_plain=True)

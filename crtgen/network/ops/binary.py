@@ -126,7 +126,7 @@ class _Binary(Formula, Elementwise, Clamping):
 
 
 class _Sum(_Binary):
-    """Addition and subtraction: both operands are first brought to a common scale."""
+    # Addition and subtraction: both operands are first brought to a common scale.
 
     __slots__ = ()
 

@@ -5,7 +5,9 @@ these are element-wise with single constants, the result is a function of one in
 operators there are, and 256 runs of their references are the table of a ``lookup``. For example, RELU, two
 products and a difference of litert-torch take 47 instructions for each element on a Cortex-M4, a table 5.
 
-Operators in between that something else reads, too, stay as they are.
+Operators in between that something else reads, too, stay as they are. If the last float is read by something
+else, there is no table: litert-torch's mobile network would need 2,592 bytes of arena instead of 2,080, for
+5 % fewer instructions.
 """
 
 from collections.abc import Mapping
@@ -62,6 +64,9 @@ class TabulateFloats(Rule):
         sig = graph.signature(node)
         ends = sig.x.dtype is DType.FLOAT32 and sig.y.dtype is INT8.activations and sig.y.shape != ()
         if not isinstance(node.op, Quantize) or not ends:
+            return None
+        # A float that something else reads is in memory anyway: the source would have to stay beside it.
+        if len(graph.consumers(node.inputs[0])) > 1 or node.inputs[0] in graph.lasting:
             return None
         island = _Island(graph, sig.y.shape)
         if not island.reach(node.inputs[0]) or len(island.nodes) == 1:

@@ -62,8 +62,19 @@ def test_values_that_are_none() -> None:
 def test_what_others_read_stays() -> None:
     net, x = _begun()
     square = _real(net, "square", Square(), x)
-    graph, _ = assert_same_results(net.graph(_ended(net, "end", square), square), _PASSES)
+    last = _ended(net, "end", _real(net, "relu", Relu(), square))
+    graph, _ = assert_same_results(net.graph(last, square), _PASSES)
     assert sorted(_operators(graph)) == ["dequantize", "lookup", "square"]
+
+
+@pytest.mark.parametrize("is_output", [True, False])
+def test_a_last_float_that_others_read_is_quantised(is_output: bool) -> None:
+    """It is in memory anyway; a table would keep its source beside it."""
+    net, x = _begun()
+    square = _real(net, "square", Square(), x)
+    other = square if is_output else _real(net, "log", Log(), square)
+    graph, _ = assert_same_results(net.graph(_ended(net, "end", square), other), _PASSES)
+    assert "lookup" not in _operators(graph)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from math import prod
 from typing import ClassVar
 
@@ -21,14 +22,16 @@ from crtgen.network.ops.attrs import (
 )
 from crtgen.network.ops.case import Case, by_float32, floats, int8s, int16s, make
 from crtgen.network.ops.conv import pad_image, window_tap
-from crtgen.network.ops.fixedpoint import single
-from crtgen.network.ops.rescaling import by_float, rounded_product
+from crtgen.network.ops.fixedpoint import Int64, single
+from crtgen.network.ops.rescaling import by_float
 from crtgen.network.ops.scheme import scheme_of
 from crtgen.network.ops.traits import Channelwise, Clamping, Real, Windowed
 
 __all__ = ["AveragePool2d", "MaxPool2d", "PoolParams", "cases"]
 
 _PER_TAP = 20_000
+_MOST_SUMS = 1 << 18
+_MOST_STEPS = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,7 @@ class PoolParams:
     """Integers of a quantised pooling: its limits and, for an average that is rescaled, a factor.
 
     ``y = clamp(output_offset + rint(f32(f32(sum + start) * factor)))``, where ``start`` accounts for the zero
-    point in a window's sum.
+    point in a window's sum; ties go to even numbers, or to ``odd`` ones.
     """
 
     act_min: int
@@ -44,6 +47,7 @@ class PoolParams:
     start: int = 0
     output_offset: int = 0
     factor: float | None = None
+    odd: bool = False
 
 
 class _Pool(Windowed, Clamping, Channelwise):
@@ -115,21 +119,28 @@ class AveragePool2d(_Pool):
         return None
 
     def parameters(self, sig: Signature) -> PoolParams:
-        """Compute the parameters. The factor is ``in / out / count``, as in ONNX Runtime; ties go to even
-        results if the output's step is a multiple of the sum's.
+        """Compute the parameters. The factor is ``in / out / count``, as in ONNX Runtime, which adds the zero
+        point before it rounds: ties go to even results.
         """
         if not by_float(sig.y):
             return _Pool.parameters(self, sig)
         require(self.padding == NO_PADDING, "averages that padding is in are not rescaled")
         x, y, count = tensor_quant(sig.x), tensor_quant(sig.y), prod(self.window)
-        factor = single(single(x.scale / y.scale) / count)
+        ratio, scheme = single(x.scale / y.scale), scheme_of(sig.x)
+        most = ratio * (scheme.high - scheme.low)
+        require(most < _MOST_STEPS, f"means are {most:,.0f} of its output's steps: too many")
+        factor = single(ratio / count)
         limits = self.activation.quantized_range(sig.y)
-        # The runtime adds the zero point before it rounds, so halves go to even results. If it is odd,
-        # the sum moves by one step of the result, and the result back by one.
-        step = count * y.scale / x.scale
-        moved = y.zero_point % 2 if step.is_integer() else 0
-        start = moved * int(step) - x.zero_point * count
-        return PoolParams(*limits, start, y.zero_point - moved, factor)
+        plain = PoolParams(*limits, -x.zero_point * count, y.zero_point, factor)
+        if y.zero_point % 2 == 0:
+            return plain
+        exact, step = replace(plain, odd=True), count * y.scale / x.scale
+        forms = [plain]
+        # The sum moves by one step of the result, and the result back by one.
+        if step.is_integer() and step < _MOST_SUMS:
+            forms.append(replace(plain, start=plain.start + int(step), output_offset=y.zero_point - 1))
+        sums = scheme.low * count, scheme.high * count
+        return next((p for p in forms if _are_equal(p, exact, sums)), exact)
 
     def _pool(self, x: Real, sig: Signature) -> Real:
         total = sum(self._taps(x, sig, 0.0), np.zeros(sig.y.shape))
@@ -138,11 +149,28 @@ class AveragePool2d(_Pool):
             return total / count
         p = self.parameters(sig)
         if p.factor is not None:
-            return (rounded_product(total.astype(np.int64) + p.start, p.factor) + p.output_offset).astype(
-                np.float64
-            )
+            return _rescaled(total.astype(np.int64), p).astype(np.float64)
         magnitude = (np.abs(total) + count // 2) // count
         return np.copysign(magnitude, total)
+
+
+def _rescaled(total: Int64, p: PoolParams) -> Int64:
+    # The results, not limited, of windows with these sums.
+    assert p.factor is not None
+    product = (total + p.start).astype(np.float32) * np.float32(p.factor)
+    whole = np.rint(product.astype(np.float64) + p.odd).astype(np.int64)
+    moved: Int64 = whole + (p.output_offset - p.odd)
+    return moved
+
+
+@cache
+def _are_equal(a: PoolParams, b: PoolParams, ends: tuple[int, int]) -> bool:
+    # Compares the results of all sums, up to a number of them.
+    if ends[1] - ends[0] > _MOST_SUMS:
+        return False
+    sums = np.arange(ends[0], ends[1] + 1)
+    limits = a.act_min, a.act_max
+    return np.array_equal(np.clip(_rescaled(sums, a), *limits), np.clip(_rescaled(sums, b), *limits))
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +211,10 @@ def cases() -> Iterator[Case]:
             wide, even = int8s("x", (1, 6, 7, 18), 0.04, 6), int8s("x", (1, 6, 6, 8), 0.04, 6)
             yield by_float32(make("2x2_narrow", kind((2, 2), (2, 2)), [even], Quant.tensor(0.02, 40)))
             yield by_float32(make("2x2_odd", kind((2, 2), (2, 2)), [int8s("x", (1, 9, 7, 5), 0.04, 7)]))
+            ties = Quant.tensor(0.04, -9)  # which are of an odd number of steps
+            yield by_float32(
+                make("2x2_ties", kind((2, 2), (2, 2)), [int8s("x", (1, 4, 6, 6), 0.05, -4)], ties)
+            )
             yield by_float32(make("3x2", kind((3, 2), (1, 1)), [wide], Quant.tensor(0.04, 6)))
         yield make("f32_same", kind((3, 3), (2, 2), same, Activation.RELU6), [floats("x", (1, 9, 7, 5))])
         yield make("f32_whole", kind((4, 4), (4, 4)), [floats("x", (2, 4, 4, 3))])

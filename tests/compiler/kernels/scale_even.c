@@ -1,4 +1,4 @@
-/* Prints what crt_scale_even gives for rows of x, multiplier and right from the standard input, a number per line. */
+/* Prints what crt_scale_even and crt_scale_odd give for rows of x, multiplier and right from the standard input. */
 #include <stdio.h>
 
 #include <crt/kernel.h>
@@ -7,7 +7,7 @@ int main(void)
 {
     int x, multiplier, right;
     while (scanf("%d %d %d", &x, &multiplier, &right) == 3) {
-        printf("%d\n", (int)crt_scale_even(x, multiplier, right));
+        printf("%d %d\n", (int)crt_scale_even(x, multiplier, right), (int)crt_scale_odd(x, multiplier, right));
     }
     return 0;
 }

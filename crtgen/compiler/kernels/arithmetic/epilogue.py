@@ -128,10 +128,10 @@ def _even_epilogue(sig: Signature, params: ConvParams) -> tuple[Epilogue, tuple[
     return _integer(sig, params, "int32_t", "crt_scale_even", per_channel), consts
 
 
-def even(total: str, factor: float) -> str:
-    """Return C for ``total`` times a float32 factor, rounded with ties to even."""
+def even(total: str, factor: float, odd: bool = False) -> str:
+    """Return C for ``total`` times a float32 factor, rounded with ties to even, or ``odd``, numbers."""
     mantissa, right = mantissa_of(factor)
-    return f"crt_scale_even({total}, {mantissa}, {right})"
+    return f"crt_scale_{'odd' if odd else 'even'}({total}, {mantissa}, {right})"
 
 
 def _integer(sig: Signature, params: ConvParams, sum_type: str, scale: str, per_channel: bool) -> Epilogue:

@@ -104,7 +104,7 @@ def _form(window: WindowShape) -> str:
 def rescaled_sum(p: PoolParams, total: str) -> str:
     # Return C for the mean of a window with this sum.
     assert p.factor is not None
-    return f"{even(f'{total} {plus(p.start)}', p.factor)} {plus(p.output_offset)}"
+    return f"{even(f'{total} {plus(p.start)}', p.factor, p.odd)} {plus(p.output_offset)}"
 
 
 def _limits(op: AveragePool2d | MaxPool2d, sig: Signature) -> tuple[str, str]:

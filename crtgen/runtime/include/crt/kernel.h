@@ -97,19 +97,24 @@ static inline int32_t crt_evenf(float x)
     return (int32_t)(moved - 12582912.0f);
 }
 
-/* whole + fraction / 2^32 as the nearest integer, halves to even. fraction is even. */
+/* whole + fraction / 2^32 as the nearest integer, halves to even, or to odd if odd is 1. fraction is even. */
+static inline uint32_t crt_half(uint32_t whole, uint32_t fraction, uint32_t odd)
+{
+    return whole + (((fraction + ((whole ^ odd) & 1U)) > 0x80000000U) ? 1U : 0U);
+}
+
 static inline uint32_t crt_half_even(uint32_t whole, uint32_t fraction)
 {
-    return whole + (((fraction + (whole & 1U)) > 0x80000000U) ? 1U : 0U);
+    return crt_half(whole, fraction, 0U);
 }
 
 #if defined(CRT_NO_FPU)
 /*
- * crt_scale_even for all arguments, with the roundings of float32 spelled out: x to 24 bits, the product of 48 bits
- * to 24, and the bits that are shifted out. The product is kept as two values of 24 bits, high and low; high has as
- * many bits as are dropped.
+ * crt_scale_even, or crt_scale_odd if odd is 1, with the roundings of float32 spelled out: x to 24 bits, the product
+ * of 48 bits to 24, and the bits that are shifted out. The product is kept as two values of 24 bits, high and low;
+ * high has as many bits as are dropped.
  */
-static __attribute__((noinline, unused)) int32_t crt_scale_even_exact(int32_t x, int32_t multiplier, int32_t right)
+static inline int32_t crt_scale_exact(int32_t x, int32_t multiplier, int32_t right, uint32_t odd)
 {
     uint32_t size = (x < 0) ? (0U - (uint32_t)x) : (uint32_t)x;
     if ((size >> 24) != 0U) {
@@ -132,15 +137,26 @@ static __attribute__((noinline, unused)) int32_t crt_scale_even_exact(int32_t x,
     const uint32_t kept = crt_half_even((high << (24 - dropped)) | (low >> dropped), (low << 8) << (24 - dropped));
     right -= dropped;
     uint32_t result = 1048576U;
-    if (right >= 25) {
+    if (right >= (25 + (int32_t)odd)) { /* the largest kept, 2^24, is a half there */
         result = 0U;
     } else if (right >= 4) {
-        result = crt_half_even(kept >> right, kept << (32 - right));
+        result = crt_half(kept >> right, kept << (32 - right), odd);
         result = (result > 1048576U) ? 1048576U : result;
     } else {
         result = (kept == 0U) ? 0U : 1048576U;
     }
     return (x < 0) ? -(int32_t)result : (int32_t)result;
+}
+
+static __attribute__((noinline, unused)) int32_t crt_scale_even_exact(int32_t x, int32_t multiplier, int32_t right)
+{
+    return crt_scale_exact(x, multiplier, right, 0U);
+}
+
+/* crt_scale_even with halves to odd: even results when an odd number is added. */
+static __attribute__((noinline, unused)) int32_t crt_scale_odd(int32_t x, int32_t multiplier, int32_t right)
+{
+    return crt_scale_exact(x, multiplier, right, 1U);
 }
 #endif
 
@@ -182,6 +198,20 @@ static inline int32_t crt_scale_even(int32_t x, int32_t multiplier, int32_t righ
     return crt_evenf((product > 1048576.0f) ? 1048576.0f : ((product < -1048576.0f) ? -1048576.0f : product));
 #endif
 }
+
+#if !defined(CRT_NO_FPU)
+/* crt_scale_even with halves to odd: even results when an odd number is added. Halves are a half from their result. */
+static inline int32_t crt_scale_odd(int32_t x, int32_t multiplier, int32_t right)
+{
+    const uint32_t bits = (uint32_t)(127 - right) << 23;
+    float part;
+    (void)memcpy(&part, &bits, sizeof part);
+    const float product = ((float)x * (float)multiplier) * part;
+    const float limited = (product > 1048576.0f) ? 1048576.0f : ((product < -1048576.0f) ? -1048576.0f : product);
+    const int32_t nearest = crt_evenf(limited);
+    return nearest + (int32_t)((limited - (float)nearest) * 2.0f);
+}
+#endif
 
 /* a b + c, rounded once; a is a small integer, so a double holds the product. */
 static inline float crt_fmaf(float a, float b, float c)

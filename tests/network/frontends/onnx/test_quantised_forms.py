@@ -13,6 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
 
+from crtgen.base.errors import UnsupportedError
 from crtgen.network.frontends import load_onnx
 from crtgen.network.ir import Array, DType, Graph
 from crtgen.network.passes import DEFAULT_PASSES, run_passes
@@ -119,17 +120,37 @@ def test_averages_over_padding(dtype: Any, counted: int) -> None:
     _equal(model, x)
 
 
-@pytest.mark.parametrize(("scale", "zero"), [(0.5, 5), (0.5, -6), (0.25, 127), (1.0, -101)])
+_HALVES = [
+    (0.5, 0.5, 5),
+    (0.5, 0.5, -6),
+    (0.25, 0.25, 127),
+    (1.0, 1.0, -101),
+    (0.625, 0.5, -9),
+    (0.375, 0.5, 3),
+]
+
+
+@pytest.mark.parametrize(("scale", "end", "zero"), _HALVES)
 @pytest.mark.parametrize("dtype", _TYPES)
 @pytest.mark.parametrize(("size", "name"), [(8, "average_pool2d"), (2, "mean")])
-def test_averages_of_half_a_step(dtype: Any, scale: float, zero: int, size: int, name: str) -> None:
+def test_averages_of_half_a_step(
+    dtype: Any, scale: float, end: float, zero: int, size: int, name: str
+) -> None:
     """A half goes to the even result, also if the zero point is odd; of a global average, without it."""
     x = _numbers(dtype, 50 // size, 40, size, size)
     point = np.array(zero + (128 if dtype is np.uint8 else 0), dtype)
-    others = _quants(dtype, x=scale, y=scale) | {"xz": point, "yz": point}
+    others = _quants(dtype, x=scale, y=end) | {"xz": point, "yz": point}
     attributes = {"kernel_shape": [2, 2], "strides": [2, 2]}
     graph = _equal(_model("QLinearAveragePool", x, others, ["x", "xs", "xz", "ys", "yz"], **attributes), x)
     assert name in [node.op.name for node in graph.nodes]
+
+
+def test_averages_of_far_too_large_scales() -> None:
+    x, attributes = _numbers(np.int8, 1, 4, 8, 8), {"kernel_shape": [2, 2], "strides": [2, 2]}
+    others = _quants(np.int8, x=1e38, y=1e-38)
+    model = _model("QLinearAveragePool", x, others, ["x", "xs", "xz", "ys", "yz"], **attributes)
+    with pytest.raises(UnsupportedError, match="means are inf of its output's steps: too many"):
+        load_onnx(model)
 
 
 @pytest.mark.parametrize("dtype", _TYPES)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike, NDArray
 
-from crtgen.base.errors import CorruptModelError
+from crtgen.base.errors import CorruptModelError, UnsupportedError
 from crtgen.network.frontends import load_tflite
 from crtgen.network.ir import Array
 from tests.tflite_builder import Model, Operator, Options, Tensor
@@ -252,3 +252,24 @@ def test_options_of_mediapipe_that_are_wrong(custom: bytes) -> None:
     model = Model(tensors, [Operator(code, ["x", "w"], ["y"], custom=custom)], ["x"], ["y"])
     with pytest.raises(CorruptModelError, match="Convolution2DTransposeBias"):
         load_tflite(model.to_bytes())
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_rows_of_an_embedding_with_scales_of_their_own(axis: int) -> None:
+    """As ai-edge-quantizer writes them; a row is its numbers times its scale, in float32."""
+    random, places = np.random.default_rng(4), np.array([3, 0, 2, 3], np.int32)
+    numbers = random.integers(-128, 128, (4, 6)).astype(np.int8)
+    scales = random.uniform(0.001, 0.1, numbers.shape[axis]).astype(np.float32)
+    tensors = [
+        Tensor("i", (4,), "int32"),
+        Tensor("t", numbers.shape, "int8", scales.tolist(), [0] * scales.size, axis, numbers),
+        Tensor("y", (4, 6), "float32"),
+    ]
+    model = Model(tensors, [Operator("EMBEDDING_LOOKUP", ["i", "t"], ["y"])], ["i"], ["y"]).to_bytes()
+    if axis:
+        with pytest.raises(UnsupportedError, match="scales along another axis"):
+            load_tflite(model)
+        return
+    graph = load_tflite(model)
+    found = graph.evaluate({"i": places})[graph.outputs[0]]
+    np.testing.assert_array_equal(found, (numbers.astype(np.float32) * scales[:, None])[places])

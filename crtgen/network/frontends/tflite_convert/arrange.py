@@ -3,10 +3,12 @@
 from collections.abc import Mapping, Sequence
 from math import prod
 
-from crtgen.network.frontends.builder import Converted, NamedTensor
+import numpy as np
+
+from crtgen.network.frontends.builder import Converted, NamedTensor, RefusedOperator
 from crtgen.network.frontends.tflite_convert.layer import PLAIN, TfliteConverter, TfliteLayer, pairs
-from crtgen.network.ir import DType, shape_text
-from crtgen.network.ops import Concat, Dequantize, Pad, Reshape, StridedSlice, Transpose
+from crtgen.network.ir import DType, Quant, Value, shape_text
+from crtgen.network.ops import Concat, Dequantize, Mul, Pad, Reshape, StridedSlice, Transpose
 from crtgen.network.ops.gather import Gather, GatherNd
 
 __all__ = ["CONVERTERS"]
@@ -70,7 +72,16 @@ def _gather_nd(layer: TfliteLayer) -> Converted:
 
 
 def _embedding_lookup(layer: TfliteLayer) -> Converted:
-    # Rows of a table, as they are or dequantised.
+    # Rows of a table, as they are or dequantised, also with a scale of each row's own.
+    table, places = layer.tensor(1), layer.tensor(0)
+    if table.quant is not None and table.quant.axis is not None and layer.y.dtype is DType.FLOAT32:
+        numbers = layer.constant(1, "rows")
+        if table.quant.axis != 0 or any(table.quant.zero_points):
+            raise RefusedOperator("scales along another axis, or zero points; supported: a scale of each row")
+        plain = Value.constant("table", numbers, Quant.tensor(1.0))
+        rows = Converted(Dequantize(), (Converted(Gather(0), (plain, places), ("indices",)),))
+        scales = np.array(table.quant.scales, np.float32).reshape(-1, *(1,) * (numbers.ndim - 1))
+        return Converted(Mul(), (rows, Converted(Gather(0), (scales, places), ("indices",))), ("scales",))
     rows = Converted(Gather(0), (layer.tensor(1), layer.tensor(0)), ("indices",))
     if layer.y.dtype is layer.tensor(1).dtype:
         return rows

@@ -259,7 +259,7 @@ def test_rows_of_an_embedding_with_scales_of_their_own(axis: int) -> None:
     """As ai-edge-quantizer writes them; a row is its numbers times its scale, in float32."""
     random, places = np.random.default_rng(4), np.array([3, 0, 2, 3], np.int32)
     numbers = random.integers(-128, 128, (4, 6)).astype(np.int8)
-    scales = random.uniform(0.001, 0.1, numbers.shape[axis]).astype(np.float32)
+    scales = np.array(random.uniform(0.001, 0.1, numbers.shape[axis]), np.float32)
     tensors = [
         Tensor("i", (4,), "int32"),
         Tensor("t", numbers.shape, "int8", scales.tolist(), [0] * scales.size, axis, numbers),

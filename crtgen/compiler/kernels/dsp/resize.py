@@ -37,23 +37,29 @@ def bilinear(op: ResizeBilinear, sig: Signature, target: Target) -> Kernel:
     )
 
 
-@cache
-def _down(elements: int) -> Routine:
-    # ``down(to, above, below, lower)``: between two rows, times 1024, by the share of the second.
+def _between(name: str, kind: str, elements: int) -> tuple[Function, str, tuple[str, ...]]:
+    # ``name(to, above, below, lower)``, both rows' shares in halves of a word, and four registers.
     f = Function(
-        "down",
+        name,
         "int32_t *to",
-        "const int8_t *above",
-        "const int8_t *below",
+        f"const {kind} *above",
+        f"const {kind} *below",
         "int32_t lower",
         purpose=f"{elements} elements between two rows.",
     )
-    to, above, below, lower = f.arguments
+    *_, lower = f.arguments
     shares = f.core("shares of both rows")
     f("rsb", shares, lower, f"#{_ONE}")
     f("orr", shares, shares, lower, "lsl #16")
     f.free(lower)
-    sums = f.cores("elements, then sums", _FOUR, LISTED)
+    return f, shares, f.cores("elements, then sums", _FOUR, LISTED)
+
+
+@cache
+def _down(elements: int) -> Routine:
+    # ``down(to, above, below, lower)``: between two rows, times 1024, by the share of the second.
+    f, shares, sums = _between("down", "int8_t", elements)
+    to, above, below, _ = f.arguments
     first, second = f.cores("elements 0 and 2", 2)
     if elements // _FOUR:
         with f.repeated("words", elements // _FOUR):
@@ -82,20 +88,8 @@ def _down(elements: int) -> Routine:
 @cache
 def _down16(elements: int) -> Routine:
     # As ``_down`` for int16: a word has two elements.
-    f = Function(
-        "down16",
-        "int32_t *to",
-        "const int16_t *above",
-        "const int16_t *below",
-        "int32_t lower",
-        purpose=f"{elements} elements between two rows.",
-    )
-    to, above, below, lower = f.arguments
-    shares = f.core("shares of both rows")
-    f("rsb", shares, lower, f"#{_ONE}")
-    f("orr", shares, shares, lower, "lsl #16")
-    f.free(lower)
-    sums = f.cores("elements, then sums", _FOUR, LISTED)
+    f, shares, sums = _between("down16", "int16_t", elements)
+    to, above, below, _ = f.arguments
 
     def some(count: int) -> None:
         # Two elements for every word; those of the second row replace the first one's.

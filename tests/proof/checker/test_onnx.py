@@ -55,7 +55,7 @@ def file(name: str, form: str, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(("name", "form"), NETWORKS)
 def test_meaning(name: str, form: str, file: Path) -> None:
-    """As ONNX Runtime computes it, bit for bit."""
+    """Outputs equal ONNX Runtime's bit for bit."""
     network = Network(file)
     for x in inputs(name, 3):
         (found,) = run(network, x.view(np.int32))

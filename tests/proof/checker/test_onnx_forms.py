@@ -236,7 +236,7 @@ def changed(model: onnx.ModelProto, name: str, by: Callable[[Any], Any]) -> onnx
 
 @pytest.mark.parametrize("name", MODELS)
 def test_meaning(name: str, tmp_path: Path) -> None:
-    """As ONNX Runtime computes it, bit for bit."""
+    """Outputs equal ONNX Runtime's bit for bit."""
     data, file = MODELS[name]().SerializeToString(), tmp_path / "net.onnx"
     file.write_bytes(data)
     network, session = Network(file), onnxruntime.InferenceSession(data)

@@ -3,8 +3,8 @@
 The machine is deterministic: if it returns to a place with the same registers, flags and memory, it does so
 forever. To compare each state with all earlier ones would be too much. One earlier state is enough if it is
 replaced after 1, 2, 4, 8, ... times a first number of instructions: once the distance to the next replacement
-is longer than the loop, the loop comes back to the kept state, after at most three times as many instructions
-as it took to enter the loop. States are looked at only where a branch goes backward; each loop has one.
+is longer than the loop, the loop comes back to the kept state. States are looked at only where a branch goes
+backward; each loop has one.
 
 Loads of devices give a new unknown word each time, so a loop that waits for a device is not endless for this
 module; like one that counts, it ends at the limit of instructions.

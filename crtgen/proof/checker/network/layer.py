@@ -36,7 +36,7 @@ class Layer:
     """
 
     said = ""
-    """How its outputs are defined where formats and runtimes leave that open, for the verdict."""
+    """Definition of its outputs where formats and runtimes leave it open; a part of the verdict."""
     is_move = False
     """True if its outputs are copies of input bytes, so that there is nothing to prove."""
 

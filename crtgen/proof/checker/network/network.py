@@ -36,8 +36,9 @@ from crtgen.proof.checker.network.moves import MOVES, Move
 from crtgen.proof.checker.network.onnx_file import OnnxFile
 from crtgen.proof.checker.network.onnx_layers import ONNX_LAYERS
 from crtgen.proof.checker.network.others import ExtremeAlongAxes, MaxPool, SoftmaxLayer
-from crtgen.proof.checker.network.real_chains import ChainLayer, RealChain, with_chains
+from crtgen.proof.checker.network.real_chains import ChainLayer, with_chains
 from crtgen.proof.checker.network.real_ends import RealInput, RealOutput
+from crtgen.proof.checker.network.real_functions import FunctionOfOne
 from crtgen.proof.checker.network.sums import SumLayer
 from crtgen.proof.checker.network.svdf import SvdfLayer
 from crtgen.proof.checker.network.tabulated import TabulatedLayer
@@ -145,7 +146,7 @@ class Network:
                 values = self._symbols(state.read[0])
             self._given |= dict.fromkeys(state.read, values)
         known = [o for o in self.file.operators if o.code not in _VARIABLES]
-        self.chains: dict[int, RealChain] = {}
+        self.chains: dict[int, FunctionOfOne] = {}
         if not isinstance(self.file, OnnxFile):
             known, self.chains = with_chains(self.file, known)
         self.layers = [self._layer(o) for o in known]

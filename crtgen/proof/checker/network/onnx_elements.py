@@ -11,9 +11,10 @@ from crtgen.proof.checker.network.elementwise import ElementLayer
 from crtgen.proof.checker.network.layer import Layer, Value
 from crtgen.proof.checker.network.onnx_file import OnnxFile
 from crtgen.proof.checker.network.onnx_forms import OnnxOperator
-from crtgen.proof.checker.network.onnx_functions import UNLIKE, FunctionOfOne
+from crtgen.proof.checker.network.onnx_functions import UNLIKE
 from crtgen.proof.checker.network.onnx_moves import ARRANGED, Arrangement
 from crtgen.proof.checker.network.real_ends import RealInput
+from crtgen.proof.checker.network.real_functions import FunctionOfOne
 from crtgen.proof.checker.refusal import Refusal
 
 __all__ = ["ELEMENTS", "OnnxFileLayer", "same_scale"]

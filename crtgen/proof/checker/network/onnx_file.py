@@ -23,9 +23,10 @@ from crtgen.proof.checker.network.onnx_forms import (
     Scaled,
     shapes_of,
 )
-from crtgen.proof.checker.network.onnx_functions import OPERATORS, FunctionOfOne, combined
+from crtgen.proof.checker.network.onnx_functions import OPERATORS, combined
 from crtgen.proof.checker.network.onnx_moves import ARRANGED
 from crtgen.proof.checker.network.onnx_tensors import OnnxTensors
+from crtgen.proof.checker.network.real_functions import FunctionOfOne
 from crtgen.proof.checker.refusal import Refusal
 
 __all__ = ["OnnxFile"]
@@ -372,5 +373,5 @@ class OnnxFile(OnnxTensors):
 
 
 def _is_bare(found: _Known) -> bool:
-    # A constant of real numbers, not one that is dequantised.
+    # True for a float32 constant of the file; False for integers that it dequantises.
     return isinstance(found, Scaled) and found.scales is None

@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import onnx.shape_inference
 
-from crtgen.proof.checker.network.onnx_functions import FunctionOfOne
+from crtgen.proof.checker.network.real_functions import FunctionOfOne
 
 __all__ = ["FORMS", "STANDARD", "OnnxOperator", "QuantisedForm", "Scaled", "shapes_of"]
 
@@ -35,7 +35,7 @@ class OnnxOperator:
     attributes: dict[str, Any]
     constants: dict[int, Scaled] = field(default_factory=dict)
     limits: tuple[float, float] = (-np.inf, np.inf)
-    """Between which real numbers its results are cut."""
+    """Limits in float32 that its results are clamped to."""
     function: FunctionOfOne | None = None
 
     @property

@@ -6,36 +6,24 @@ value, rounded once.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from crtgen.proof.checker.network.real_functions import FunctionOfOne, composed, exact
 from crtgen.proof.checker.refusal import Refusal
 
-__all__ = ["OPERATORS", "UNLIKE", "FunctionOfOne", "combined"]
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionOfOne:
-    """Operators on the numbers of a tensor. ``name`` is that of the last one.
-
-    ``unlike`` counts the operators that no two libraries compute alike to the last bit.
-    """
-
-    tensor: int
-    name: str
-    of: Callable[[Any], Any]
-    unlike: int = 0
+__all__ = ["OPERATORS", "UNLIKE", "combined"]
 
 
 def _exact(function: Callable[[float], float]) -> Callable[..., Any]:
-    def each(x: Any, attributes: Mapping[str, Any]) -> Any:
-        _only(attributes)
-        found = [function(float(v)) for v in np.ravel(x)]
-        return np.array(found, np.float64).astype(np.float32).reshape(np.shape(x))
+    each = exact(function)
 
-    return each
+    def of(x: Any, attributes: Mapping[str, Any]) -> Any:
+        _only(attributes)
+        return each(x)
+
+    return of
 
 
 def _only(attributes: Mapping[str, Any], *names: str) -> None:
@@ -112,9 +100,6 @@ def combined(code: str, attributes: Mapping[str, Any], operands: Sequence[Any]) 
     if len(tensors) != 1:
         raise Refusal(f"{code} of float32 numbers of several tensors is not followed")
 
-    def of(x: Any) -> Any:
-        given = [f.of(x) if isinstance(f, FunctionOfOne) else f for f in operands]
-        return OPERATORS[code](*given, attributes)
-
+    of = composed(lambda *given: OPERATORS[code](*given, attributes), operands)
     unlike = sum(f.unlike for f in operands if isinstance(f, FunctionOfOne))
     return FunctionOfOne(tensors.pop(), code, of, unlike + (code in UNLIKE))

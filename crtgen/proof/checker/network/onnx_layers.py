@@ -79,8 +79,8 @@ class _OnnxWeighted(_Scaled):
         return np.asarray(found.data)
 
     def _biases(self, place: int, channels: int, scales: Any) -> Ints:
-        # Integers in steps of the sums. Those of real numbers, or in other steps because two layers share
-        # them, are rounded to the nearest step.
+        # Biases in steps of the sums. A float32 bias, or one in other steps because two layers share it, is
+        # rounded to the nearest step.
         if place not in self.operator.constants:
             return np.zeros(channels, np.int64)
         found, steps = self.operator.constants[place], np.broadcast_to(scales, channels)

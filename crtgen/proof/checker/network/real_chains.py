@@ -1,14 +1,14 @@
 """Float operators of TensorFlow Lite that compute a tensor of int8 from one other, element by element.
 
 A converter leaves float32 where TensorFlow Lite has no kernel of int8: DEQUANTIZE, NEG or SQUARE or others,
-QUANTIZE. All of these together are a function of one int8 value, so they become one layer, in the place of
-QUANTIZE. Each operator rounds to float32. A function of the C library is taken as its exact value, rounded
-once. An operator between them that something else reads, too, is read by itself, and is refused.
+QUANTIZE. Together they are a function of one int8 value, so they become one layer, which replaces QUANTIZE.
+Each operator rounds to float32. A function of the C library is taken as its exact value, rounded once. An
+operator between them that something else reads, too, is read by itself, and is refused.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,32 +16,25 @@ import tflite
 
 from crtgen.proof.checker.network.elementwise import ElementLayer
 from crtgen.proof.checker.network.file import ModelFile, NetworkOperator
+from crtgen.proof.checker.network.real_functions import FunctionOfOne, composed, exact
 from crtgen.proof.checker.refusal import Refusal
 
-__all__ = ["ChainLayer", "RealChain", "with_chains"]
+__all__ = ["ChainLayer", "with_chains"]
 
 _B = tflite.BuiltinOperator
 _INTEGER = 1e6
 """Beyond each integer of 8 or 16 bits with its zero point."""
 
 
-@dataclass(frozen=True, slots=True)
-class RealChain:
-    """A float tensor as a function of the tensor ``source``; ``of`` maps arrays of float32."""
-
-    source: int
-    of: Callable[[Any], Any]
-
-
 class ChainLayer(ElementLayer):
     """QUANTIZE of a function of an int8 tensor: a quotient of float32, halves rounded away from 0."""
 
-    chain: RealChain
+    chain: FunctionOfOne
 
     def read(self) -> None:
         f = self.file
         self.limits = f.limits(self.operator.output, 0)
-        self.input_step = np.float32(f.scale(self.chain.source))
+        self.input_step = np.float32(f.scale(self.chain.tensor))
         self.output_step = np.float32(f.scale(self.operator.output))
 
     def of(self, *operands: Any) -> Any:
@@ -56,17 +49,17 @@ class ChainLayer(ElementLayer):
 
 def with_chains(
     file: ModelFile, operators: Sequence[NetworkOperator]
-) -> tuple[list[NetworkOperator], dict[int, RealChain]]:
+) -> tuple[list[NetworkOperator], dict[int, FunctionOfOne]]:
     """Return the operators without float ones that became parts of a chain, and the chains by their ends.
 
     A chain's end is the operator QUANTIZE, whose input becomes the chain's source.
     """
-    chains, ends, made = dict[int, RealChain](), dict[int, RealChain](), list[NetworkOperator]()
+    chains, ends, made = dict[int, FunctionOfOne](), dict[int, FunctionOfOne](), list[NetworkOperator]()
     for operator in operators:
         if operator.code == _B.QUANTIZE and operator.inputs[0] in chains:
             chain = chains[operator.inputs[0]]
             ends[operator.number] = chain
-            operator = replace(operator, inputs=(chain.source,))
+            operator = replace(operator, inputs=(chain.tensor,))
         elif (found := _chain(file, operator, chains)) is not None:
             chains[operator.output] = found
         made.append(operator)
@@ -78,28 +71,27 @@ def with_chains(
     return kept[::-1], ends
 
 
-def _chain(file: ModelFile, operator: NetworkOperator, chains: Mapping[int, RealChain]) -> RealChain | None:
+def _chain(
+    file: ModelFile, operator: NetworkOperator, chains: Mapping[int, FunctionOfOne]
+) -> FunctionOfOne | None:
     # The chain that a float operator continues; None if it continues none.
     if operator.code == _B.DEQUANTIZE:
         (x,) = operator.inputs
         fits = file.type(x) == tflite.TensorType.INT8 and file.constant(x) is None and file.has_scale(x)
-        return RealChain(x, lambda v: v) if fits else None
+        return FunctionOfOne(x, operator.name, lambda v: v) if fits else None
     function = _function(operator)
     shape = file.shape(operator.output)
     parts = [_operand(file, tensor, chains, shape) for tensor in operator.inputs]
-    sources = {part.source for part in parts if isinstance(part, RealChain)}
+    sources = {part.tensor for part in parts if isinstance(part, FunctionOfOne)}
     if function is None or len(sources) != 1 or any(part is None for part in parts):
         return None
 
-    def of(v: Any) -> Any:
-        return function(*(part.of(v) if isinstance(part, RealChain) else part for part in parts))
-
-    return RealChain(sources.pop(), of)
+    return FunctionOfOne(sources.pop(), operator.name, composed(function, parts))
 
 
 def _operand(
-    file: ModelFile, tensor: int, chains: Mapping[int, RealChain], shape: tuple[int, ...]
-) -> RealChain | Any:
+    file: ModelFile, tensor: int, chains: Mapping[int, FunctionOfOne], shape: tuple[int, ...]
+) -> FunctionOfOne | Any:
     # A chain of the same shape, or a number that is the same for all elements; else None.
     if tensor in chains:
         return chains[tensor] if file.shape(tensor) == shape else None
@@ -115,13 +107,6 @@ def _function(operator: NetworkOperator) -> Callable[..., Any] | None:
         options = operator.options(kind) if operator.has_options else None
         return function if options is None or options.FusedActivationFunction() == 0 else None
     return _FUNCTIONS.get(operator.code)
-
-
-def _exact(function: Callable[[float], float]) -> Callable[[Any], Any]:
-    def each(x: Any) -> Any:
-        return np.array([function(float(v)) for v in np.ravel(x)]).astype(np.float32).reshape(np.shape(x))
-
-    return each
 
 
 def _log(x: float) -> float:
@@ -141,10 +126,10 @@ _FUNCTIONS: Mapping[int, Callable[..., Any]] = {
     _B.MAXIMUM: np.maximum,
     _B.MINIMUM: np.minimum,
     _B.SQUARED_DIFFERENCE: lambda a, b: np.square(a - b),
-    _B.EXP: _exact(lambda x: math.exp(min(x, 88.0))),
-    _B.LOG: _exact(_log),
-    _B.SIN: _exact(math.sin),
-    _B.COS: _exact(math.cos),
+    _B.EXP: exact(lambda x: math.exp(min(x, 88.0))),
+    _B.LOG: exact(_log),
+    _B.SIN: exact(math.sin),
+    _B.COS: exact(math.cos),
 }
 _OF_TWO: Mapping[int, tuple[Any, Callable[[Any, Any], Any]]] = {
     _B.ADD: (tflite.AddOptions, np.add),

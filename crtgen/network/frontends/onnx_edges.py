@@ -37,8 +37,10 @@ LOOKUP = "crtgen.Lookup"
 """Function of a quantised number, as a table of its results; its inputs are those of QLinearSigmoid."""
 
 RECODED = "crtgen.Recoded"
-TRANSPOSED = "crtgen.QLinearConvTranspose"
 """Operator that converts to the other 8-bit type with the same values."""
+
+TRANSPOSED = "crtgen.QLinearConvTranspose"
+"""Transposed convolution of quantised values; its inputs are those of QLinearConv."""
 
 # Types of QuantizeLinear without a zero point, by the number in its attribute.
 _KINDS: Mapping[int, type[np.generic]] = {

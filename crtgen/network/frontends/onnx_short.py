@@ -23,8 +23,7 @@ from crtgen.network.ir import Array, DType, Quant
 
 __all__ = ["CONV", "DENSE", "TURNED", "short_layer"]
 
-CONV, DENSE = "crtgen.ShortConv", "crtgen.ShortDense"
-TURNED = "crtgen.ShortConvTranspose"
+CONV, DENSE, TURNED = "crtgen.ShortConv", "crtgen.ShortDense", "crtgen.ShortConvTranspose"
 """A layer of int16: its inputs are numbers, weights with their outputs in the file's place, and a bias.
 
 Attributes ``x_scale``, ``weight_scales`` and ``y_scale`` are arrays; ``activation`` is a name.

@@ -111,7 +111,7 @@ class _Island:
 
     def results(self, last: Node) -> Array:
         # What the nodes and ``last`` make of each int8 value, in order.
-        known: dict[str, Array] = {self.source: np.arange(INT8.low, INT8.high + 1).astype(np.int8)}
+        known: dict[str, Array] = {self.source: INT8.every_number()}
         with np.errstate(all="ignore"):
             for node in (*self.nodes.values(), last):
                 known[node.outputs[0]] = _computed(node, self.graph.signature(node), known)

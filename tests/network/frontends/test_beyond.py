@@ -256,7 +256,7 @@ def test_options_of_mediapipe_that_are_wrong(custom: bytes) -> None:
 
 @pytest.mark.parametrize("axis", [0, 1])
 def test_rows_of_an_embedding_with_scales_of_their_own(axis: int) -> None:
-    """As ai-edge-quantizer writes them; a row is its numbers times its scale, in float32."""
+    """ai-edge-quantizer writes such tables; a row is its int8 values times its scale, in float32."""
     random, places = np.random.default_rng(4), np.array([3, 0, 2, 3], np.int32)
     numbers = random.integers(-128, 128, (4, 6)).astype(np.int8)
     scales = np.array(random.uniform(0.001, 0.1, numbers.shape[axis]), np.float32)

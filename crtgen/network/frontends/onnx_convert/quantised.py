@@ -23,7 +23,6 @@ from crtgen.network.frontends.onnx_convert.layer import (
     transposed,
 )
 from crtgen.network.frontends.onnx_convert.pool import averaged_whole
-from crtgen.network.frontends.onnx_convert.transposed import TransposedWeights
 from crtgen.network.frontends.onnx_convert.weights import convolved, turned
 from crtgen.network.frontends.onnx_convert.window import ConvStorage
 from crtgen.network.frontends.onnx_edges import (
@@ -172,8 +171,8 @@ def _turned(layer: OnnxLayer) -> Converted:
     data, quant = _weights(layer, 3, 1)
     groups = layer.whole("group", 1)
     numbers = _QuantisedWeights(_of_groups(quant, groups), _quant(layer, 6), _activation(layer))
-    kernel = TransposedWeights(data.astype(np.int8), _bias(layer, 8, groups * data.shape[1]), groups)
-    return turned(layer, _operand(layer, 0), kernel, numbers)
+    bias = _bias(layer, 8, groups * data.shape[1])
+    return turned(layer, _operand(layer, 0), data.astype(np.int8), bias, numbers)
 
 
 def _qlinear_matmul(layer: OnnxLayer) -> Converted:
@@ -234,7 +233,7 @@ def _short_turned(layer: OnnxLayer) -> Converted:
     groups = layer.whole("group", 1)
     own = replace(storage, quant=_of_groups(storage.quant, groups))
     bias = _bias(layer, 2, groups * data.shape[1]).astype(np.int64)
-    return turned(layer, x, TransposedWeights(data, bias, groups), own)
+    return turned(layer, x, data, bias, own)
 
 
 def _of_groups(quant: Quant, groups: int) -> Quant:

@@ -114,14 +114,21 @@ def _volume(layer: OnnxLayer, weights: Array) -> Converted:
 
 
 def _conv_transpose(layer: OnnxLayer) -> Converted:
-    weights, groups = layer.constant(1, "weights"), layer.whole("group", 1)
-    bias = bias_of(layer, groups * weights.shape[1]) if weights.ndim > 1 else weights
-    return turned(layer, layer.x, TransposedWeights(weights, bias, groups))
+    return turned(layer, layer.x, layer.constant(1, "weights"))
 
 
-def turned(layer: OnnxLayer, x: Operand, kernel: TransposedWeights, numbers: ConvStorage = REAL) -> Converted:
-    """Convolve ``x`` transposed; only floats in three dimensions."""
-    weights, groups = kernel.weights, kernel.groups
+def turned(
+    layer: OnnxLayer,
+    x: Operand,
+    weights: Array,
+    bias: Array | None = None,
+    numbers: ConvStorage = REAL,
+) -> Converted:
+    """Apply a transposed convolution with ``weights[C, O / groups, ...]`` to ``x[N, C, ...]``.
+
+    Without ``bias[O]`` it is the layer's own, of float32. Three dimensions are supported for floats only.
+    """
+    groups = layer.whole("group", 1)
     if weights.ndim != layer.rank or groups < 1 or weights.shape[0] != layer.x.shape[1]:
         raise ValueError(f"weights of {shape_text(weights.shape)} on {shape_text(layer.x.shape)}")
     lines = turned_lines(layer, weights.shape[2:])
@@ -132,8 +139,10 @@ def turned(layer: OnnxLayer, x: Operand, kernel: TransposedWeights, numbers: Con
     outputs = groups * weights.shape[1]
     shape = (*weights.shape[:2], *(line.taps for line in pair))
     n, c, h, w = image
-    flat = replace(kernel, weights=weights.reshape(shape))
-    made = transposed_conv(to_last(x, (n, c, h, w), layer.rank), (n, h, w), (pair[0], pair[1]), flat, numbers)
+    own = bias_of(layer, outputs) if bias is None else bias
+    kernel = TransposedWeights(weights.reshape(shape), own, groups)
+    images = to_last(x, (n, c, h, w), layer.rank)
+    made = transposed_conv(images, (n, h, w), (pair[0], pair[1]), kernel, numbers)
     return to_first(made, (n, outputs, *(line.outputs for line in pair)), layer.rank)
 
 

@@ -82,8 +82,8 @@ def _embedding_lookup(layer: TfliteLayer) -> Converted:
         rows = Converted(Dequantize(), (Converted(Gather(0), (plain, places), ("indices",)),))
         scales = np.array(table.quant.scales, np.float32).reshape(-1, *(1,) * (numbers.ndim - 1))
         return Converted(Mul(), (rows, Converted(Gather(0), (scales, places), ("indices",))), ("scales",))
-    rows = Converted(Gather(0), (layer.tensor(1), layer.tensor(0)), ("indices",))
-    if layer.y.dtype is layer.tensor(1).dtype:
+    rows = Converted(Gather(0), (table, places), ("indices",))
+    if layer.y.dtype is table.dtype:
         return rows
     return Converted(Dequantize(), (rows,))
 

@@ -29,9 +29,7 @@ class _Function:
         dtype = layer.x.dtype
         if dtype not in self.tables or dtype is None:
             return Converted(self.op, (layer.x,))
-        x, y = layer.x.quant, layer.y.quant
-        if x is None or y is None or x.axis is not None or y.axis is not None:
-            raise ValueError("the tensors of the operator are not quantised per tensor")
+        x, y = _quants(layer)
 
         def function(numbers: Reals) -> Reals:
             return self.function(numbers, y, dtype)
@@ -44,6 +42,13 @@ class _Function:
         return Converted(Interpolation(tuple(table.tolist()), self.op.name), (layer.x,))
 
 
+def _quants(layer: TfliteLayer) -> tuple[Quant, Quant]:
+    x, y = layer.x.quant, layer.y.quant
+    if x is None or y is None or x.axis is not None or y.axis is not None:
+        raise ValueError("the tensors of the operator are not quantised per tensor")
+    return x, y
+
+
 def _bytes(function: Callable[[Reals], Reals], x: Quant, y: Quant) -> Array:
     # The results of all numbers of int8, in float32 as TFLite's ``LUTPopulate``.
     numbers = np.float32(x.scale) * (INT8.every_number().astype(np.float32) - np.float32(x.zero_point))
@@ -54,11 +59,9 @@ def _bytes(function: Callable[[Reals], Reals], x: Quant, y: Quant) -> Array:
 
 def _sqrt(layer: TfliteLayer) -> Converted:
     # TFLite divides in float32 and drops what is behind the point. It refuses negative inputs in each run.
-    x, y = layer.x.quant, layer.y.quant
     if layer.x.dtype is DType.FLOAT32:
         return Converted(Sqrt(), (layer.x,))
-    if x is None or y is None or x.axis is not None or y.axis is not None:
-        raise ValueError("the tensors of the operator are not quantised per tensor")
+    x, y = _quants(layer)
     steps = np.maximum(INT8.every_number().astype(np.float32) - np.float32(x.zero_point), 0)
     results = np.floor(np.sqrt(np.float32(x.scale) * steps) / np.float32(y.scale)).astype(np.int64)
     return Converted(Lookup.of(INT8.saturated(results + y.zero_point), Sqrt.name), (layer.x,))

@@ -126,7 +126,7 @@ def _is_part(plan: Plan, kernels: Mapping[str, Kernel], value: str) -> bool:
 
 
 def _roots(plan: Plan, kernels: Mapping[str, Kernel], node: Node) -> list[str]:
-    # For each input, the value that a layer computes, of which it is a view.
+    # The computed value behind each input, which may be a view of it.
     return [tuple(_views(plan, kernels, name))[-1] for name in node.inputs]
 
 

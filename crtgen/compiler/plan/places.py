@@ -94,10 +94,10 @@ def find_liveness(
 def find_parts(
     graph: Graph, items: Sequence[Item], kernels: Mapping[str, Kernel]
 ) -> Mapping[str, tuple[str, int]]:
-    """Return, for each value that is joined without a copy, the value of which it is a part, and its first
-    byte there.
+    """Return the parts of concatenations that copy nothing: by a part's name, the result and the part's first
+    byte in it.
 
-    What such a value is an alias of is a part, too, and so are other aliases of it.
+    Aliases of a part, and what it is an alias of, are parts, too.
     """
     found: dict[str, tuple[str, int]] = {}
     maker = {output: item for item in items for output in item.outputs}

@@ -215,7 +215,7 @@ _TABLE: Mapping[str, Mnemonic] = {
     "sadd16 ssub16 sasx ssax sadd8 ssub8 uadd16 usub16 uasx usax uadd8 usub8": Mnemonic(
         sets=True, unit="lanes"
     ),
-    "shadd16 shsub16": Mnemonic(unit="lanes"),
+    "shadd16 shsub16 uqsub16": Mnemonic(unit="lanes"),
     "sel": Mnemonic(uses=True),
     # products
     "mul": Mnemonic(two=True, unit="multiply"),

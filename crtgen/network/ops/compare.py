@@ -222,6 +222,9 @@ def _comparisons() -> Iterator[Case]:
         yield make("scales", op, scales)
     constant = Value.constant("b", np.array([1.5, -0.25], np.float32))
     yield make("constant", Less(), [floats("a", (9, 2)), constant])
+    threshold = Value.constant("b", np.array([7], np.int8), Quant.tensor(0.02, 5))
+    for op in kinds:
+        yield make("int8_constant", op, [int8s("a", (5, 7), 0.05, -3), threshold], limits=_few)
     truths = [plain("a", (3, 7), DType.BOOL), plain("b", (7,), DType.BOOL)]
     for logic in (Equal(), NotEqual(), LogicalAnd(), LogicalOr()):
         yield make("bool", logic, truths)
@@ -242,4 +245,7 @@ def cases() -> Iterator[Case]:
             a, _ = _operands(dtype, (2, 5, 7), shape)
             operands = [condition, a, Value("b", shape, dtype, a.quant)]
             yield make(f"{dtype.value}{name}", Select(), operands, a.quant)
+    numbers = [Value.constant(name, np.array([n], np.int8), same) for name, n in (("a", 100), ("b", -7))]
+    for name, operands in (("ab", numbers), ("a", [numbers[0], int8s("b", (5, 7), 0.05, -3)])):
+        yield make(f"int8_constant_{name}", Select(), [plain("c", (5, 7), DType.BOOL), *operands], same)
     yield make("rows", Select(), [plain("c", (5, 1), DType.BOOL), floats("a", (5, 7)), floats("b", (1, 7))])

@@ -49,13 +49,16 @@ def output(network: Network, word: Word, bits: int) -> bool:
 
 def test_a_choice(tmp_path: Path) -> None:
     network = network_of(tmp_path, "SELECT_V2")
-    (c, c1, _), (a, a1, _), (b, *_) = (words_of(network, i) for i in range(3))
+    (c, c1, _), (a, a1, _), (b, b1, _) = (words_of(network, i) for i in range(3))
     assert output(network, select(WordOp("ne", c, 0), a, b), 8)
     assert output(network, WordOp("orr", WordOp("and", a, WordOp("sub", 0, c)), mul(b, 1)), 8) is False
     assert not output(network, select(WordOp("ne", c, 0), b, a), 8)
     assert not output(network, select(WordOp("ne", c1, 0), a, b), 8)
     assert not output(network, select(WordOp("ne", c, 0), a1, b), 8)
     assert not output(network, select(WordOp("gt", c, 1), a, b), 8)
+    for x, y, right in ((a, b, True), (b, a, False), (a, b1, False)):  # y + (x - y) c, modulo 256
+        product = mul(WordOp("sxtb", add(x, y, -1)), c)
+        assert output(network, add(WordOp("sxtb", product), y), 8) is right
     assert not output(network, select(WordOp("ne", c, 0), add(a, 256), add(b, 1)), 8)
 
 

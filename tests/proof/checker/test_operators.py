@@ -137,7 +137,7 @@ FAULTY = (
     "batch_matmul_int16_0",
     "svdf_int8",
     "svdf_batch",
-    "select_int8",
+    "select_int16",
 )
 
 
@@ -160,7 +160,7 @@ def test_a_fault_is_refused(board: str, files: dict[str, Path], tmp_path: Path) 
     require_tool("arm-none-eabi-gcc")
     right = [files[name] for name in FAULTY]
     generated = api.compile([api.load(file) for file in right], board).generate("standalone")
-    source = "model/select_int8_kernels.c"
+    source = "model/select_int16_kernels.c"
     text = generated.project.sources[source].replace(b"(a ? b : c)", b"(a ? c : b)")
     assert text != generated.project.sources[source]
     sources = Contents({**generated.project.sources, source: text})
@@ -171,7 +171,7 @@ def test_a_fault_is_refused(board: str, files: dict[str, Path], tmp_path: Path) 
     for name, file in wrong.items():
         assert prove(image.path, files[name]).is_computed, name
         assert not prove(image.path, file).is_computed, name
-    assert not prove(image.path, files["select_int8"]).is_computed
+    assert not prove(image.path, files["select_int16"]).is_computed
 
 
 SHARED = """

@@ -1,7 +1,7 @@
 """Comparisons of int8 with one constant, with Helium: a table of 256 results.
 
-For two tensors, and for SELECT, VCMP and VPSEL take 0.3 to 0.5 instructions for each element instead of 11.
-They were dropped: the proof follows no predicate that depends on an input in a loop with tail predication.
+For two tensors VCMP and VPSEL take 0.3 to 0.5 instructions for each element instead of 11. They were dropped:
+the proof follows no predicate that depends on an input in a loop with tail predication.
 """
 
 from dataclasses import replace

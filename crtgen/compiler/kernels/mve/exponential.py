@@ -2,9 +2,9 @@
 
 ``e^x = 2^n e^r`` with ``n`` the integer nearest to ``x / ln 2``; ``e^r`` is the polynomial of ``crt_expf``.
 The exponent ``n`` is added to the bits of ``e^r`` as an integer. Since x is first limited to the range -104
-to 89, the sum stays within 32 bits: below 0 it means a power that is too small for a normal number and becomes 0,
-beyond infinity it becomes infinity. Helium replaces denormal numbers by 0, so nothing is lost. NaN becomes 0,
-as in ``crt_expf``. The result is within 1 ulp, since each step of the polynomial is rounded once.
+to 89, the sum stays within 32 bits: below 0 it means a power that is too small for a normal number and
+becomes 0, beyond infinity it becomes infinity. Helium replaces denormal numbers by 0, so nothing is lost. NaN
+becomes 0, as in ``crt_expf``. The result is within 1 ulp, since each step of the polynomial is rounded once.
 """
 
 from crtgen.compiler.kernels.asm import Function

@@ -94,9 +94,21 @@ def _remade(name: str, args: list[Word]) -> Word:
 def is_low_part(e: Word, value: int | Symbol, bits: int) -> bool:
     """Check that the lowest ``bits`` bits of a word are those of a symbol of that size, or of a number."""
     if bits == 8:
-        byte = low_byte(e)
+        byte = low_byte(_modulo_256(e))
         return byte is value or (isinstance(byte, int) and isinstance(value, int) and byte == value & 255)
     low = e if bits == 32 else halves_of(e)[0]
     if isinstance(value, int):
         return isinstance(low, int) and (low ^ value) & (1 << bits) - 1 == 0
     return isinstance(low, LinearSum) and low.constant == 0 and low.terms() == {value: 1}
+
+
+def _modulo_256(e: Word) -> Word:
+    # A word with the same lowest byte: a byte's sign does not matter, nor in the sums of bytes of Helium.
+    if not isinstance(e, WordOp):
+        return e
+    if e.name in ("sxtb", "uxtb"):
+        return _modulo_256(e.args[0])
+    if e.name in ("add", "sub"):
+        a, b = map(_modulo_256, e.args)
+        return add(a, b, 1 if e.name == "add" else -1)
+    return e

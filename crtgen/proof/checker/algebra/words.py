@@ -306,6 +306,8 @@ def mul(a: Word, b: Word) -> Word:
         x = sum_of(a)
         if x is not None:
             return x if k == 1 else LinearSum(x.constant * k, None, (None, x, k))
+        if k == 1:
+            return a
         b = k & M32
     return WordOp("mul", a, b)
 

@@ -237,6 +237,8 @@ class Mul(_Binary):
 def cases() -> Iterator[Case]:
     out = Quant.tensor(0.09, -7)
     far = [int8s("a", (1, 5, 3, 7), 0.0388, -78), int8s("b", (1, 5, 3, 7), 2.95, 127)]
+    symmetric = [int8s("a", (1, 6, 6, 8), 0.0217, -8), int8s("b", (1, 6, 6, 8), 0.0436, 32)]
+    yield make("symmetric", Add(), symmetric, Quant.tensor(0.0524, -104))
     yield make("far_constant", Sub(Activation.RELU), far, Quant.tensor(0.384, 54))
     for kind in (Add, Sub, Mul):
         a, b = int8s("a", (1, 5, 3, 7), 0.05, -12), int8s("b", (1, 5, 3, 7), 0.013, 40)
@@ -269,6 +271,7 @@ def cases() -> Iterator[Case]:
         yield by_float32(make("scalar", kind(Activation.RELU), [a, int8s("b", (), 0.02, -128)], out))
         halves = [int8s("a", (1, 5, 3, 8), 0.5, -3), int8s("b", (1, 5, 3, 8), 0.25, 2)]
         yield by_float32(make("halves", kind(), halves, Quant.tensor(1.0, 5)))
+        yield make("halves", kind(Activation.RELU), halves, Quant.tensor(1.0, 5))
         far = [int8s("a", (1, 8, 8, 16), 0.03, -128), int8s("b", (1, 8, 8, 16), 0.04, 3)]
         yield by_float32(make("far", kind(), far, Quant.tensor(0.05, -128)))
     clamped = [plain("a", (3, 7)), plain("b", (3, 7))]

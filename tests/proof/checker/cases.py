@@ -8,8 +8,8 @@ __all__ = ["CASES"]
 
 _NAMES = """
     softmax_fine logistic_fine tanh_fine logistic_int16_0.00024 relu_int16_relu6 leaky_relu_int16_0.3
-    relu_relu6 leaky_relu_alpha_-0.25 squared_difference_int80 prelu_int80 add_same_shape add_int16
-    sub_constant sub_int16 mul_same_shape mul_int16 maximum_int8 minimum_int16 conv2d_1x1_batch2
+    relu_relu6 leaky_relu_alpha_-0.25 squared_difference_int80 prelu_int80 add_same_shape add_halves
+    add_int16 sub_constant sub_int16 mul_same_shape mul_int16 maximum_int8 minimum_int16 conv2d_1x1_batch2
     conv2d_3x3_int4 conv2d_int16 depthwise_conv2d_3x3_int4 depthwise_conv2d_int16_same_s2
     depthwise_conv2d_5x5_same
     fully_connected_odd_int4 fully_connected_int16 hard_swish_scale_0.05 gather_constant

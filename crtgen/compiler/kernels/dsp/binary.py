@@ -1,7 +1,8 @@
 """Addition, subtraction and multiplication with the DSP extension, four elements at a time.
 
 A sum takes two SMLAW and one SSAT per element: ``sat8((x0 * a >> 8) + (x1 * b >> 8) + c >> shift)`` replaces
-TFLite's five roundings if a search finds factors that are exact for all 65,536 pairs of inputs.
+TFLite's five roundings if a search finds factors that are exact for all 65,536 pairs of inputs. Two or three
+instructions more round ties as TFLite or ONNX Runtime do.
 
 A product is one SMLABB of operands with their zero points added by SXTAB16, and a requantisation like that of
 a convolution.
@@ -10,13 +11,13 @@ The operands are read in runs in which one advances and the other advances or is
 broadcast over pixels, and a single value over channels.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 
 from crtgen.compiler.kernels.arithmetic.requant import clamp_limits
-from crtgen.compiler.kernels.arithmetic.sums import SumForm, every_sum, quants_of
+from crtgen.compiler.kernels.arithmetic.sums import SumForm, Ties, every_sum, quants_of
 from crtgen.compiler.kernels.asm import Function, Routine
 from crtgen.compiler.kernels.dsp.epilogue import DspEpilogue, clamp, epilogue_lanes, saturate
 from crtgen.compiler.kernels.engine.cost import Work
@@ -74,7 +75,7 @@ class DspPairsView:
     """``pair`` are the factors of a sum, or twice the zero points of a product.
 
     ``start`` is the initial value of sums, ``requant`` the multiplier and the constant of a product; all are
-    unsigned words.
+    unsigned words. A sum has a ``form``.
     """
 
     runs: PairRuns
@@ -82,6 +83,7 @@ class DspPairsView:
     start: int
     requant: tuple[int, int] | None
     epilogue: DspEpilogue
+    form: SumForm | None = None
 
 
 @design(Add, Sub, types=(DType.INT8,), needs="dsp", weights=None)
@@ -95,7 +97,9 @@ def add(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
     low, high = clamp_limits(params.act_min, params.act_max)
     epilogue = DspEpilogue("floor", (form.shift,), low, high)
     a, b = reversed(form.factors) if runs.swapped else form.factors
-    view = DspPairsView(runs, _words(a, b), form.constant & 0xFFFFFFFF, None, epilogue)
+    start = form.constant & 0xFFFFFFFF
+    rest = replace(form, factors=(0, 0), constant=0)  # the same code for several layers
+    view = DspPairsView(runs, _words(a, b), start, None, epilogue, rest)
     return _kernel("dsp_sum", sig, view)
 
 
@@ -127,7 +131,12 @@ def run_of_pairs(k: DspPairsView) -> Routine:
         "int8_t *y",
         purpose=f"{'Sums' if k.requant is None else 'Products'} of {k.runs.length} pairs of elements.",
     )
-    writer = _BinarySum(f, k) if k.requant is None else _BinaryProduct(f, k, k.requant)
+    writer: _BinarySum | _BinaryProduct
+    if k.form:
+        writer = _BinarySum(f, k, k.form)
+    else:
+        assert k.requant is not None
+        writer = _BinaryProduct(f, k, k.requant)
     if k.runs.whole:
         end = f.constant("where the fours end", k.runs.whole)
         f("add", end, end, writer.y)
@@ -146,8 +155,8 @@ def run_of_pairs(k: DspPairsView) -> Routine:
 class _BinarySum:
     """A sum. Inputs are kept in the upper bytes of halfwords, which multiplies them by 256."""
 
-    def __init__(self, f: Function, k: DspPairsView) -> None:
-        self.f, self.k = f, k
+    def __init__(self, f: Function, k: DspPairsView, form: SumForm) -> None:
+        self.f, self.k, self.form = f, k, form
         self.first, self.second, self.y = f.arguments
         self.factors = [f.constant("a factor", number) for number in k.pair]
         self.start = f.constant("constant", k.start)
@@ -180,8 +189,7 @@ class _BinarySum:
                 ("t", odd, otherwise),
             ):
                 f(f"smlaw{half}", total, b, word, total)
-        for total in sums:
-            self._finish(total)
+        self._finish(*sums)
         return sums
 
     def one(self) -> str:
@@ -195,9 +203,24 @@ class _BinarySum:
         self._finish(total)
         return total
 
-    def _finish(self, total: str) -> None:
-        saturate(self.f, self.k.epilogue, total, self.k.epilogue.shifts[0])
-        clamp(self.f, self.k.epilogue, (total,))
+    def _finish(self, *sums: str) -> None:
+        f, (shift,), (part, last) = self.f, self.k.epilogue.shifts, self.words[4:]
+        form = self.form
+        if form.ties is not Ties.UP:
+            f.number(last, form.last)
+        for total in sums:
+            if form.ties is Ties.AWAY and form.step:
+                f("asr", part, total, "#31")
+                f("add", total, total, part, f"lsl #{form.step}")
+            elif form.ties is Ties.AWAY:
+                f("add", total, total, total, "asr #31", note="ties go away from zero")
+            elif form.ties is Ties.EVEN:
+                f("ubfx", part, total, f"#{shift}", "#1")
+                f("add", total, total, part, note="ties go to even")
+            if form.ties is not Ties.UP:
+                f("add", total, total, last)
+            saturate(f, self.k.epilogue, total, shift)
+            clamp(f, self.k.epilogue, (total,))
 
 
 class _BinaryProduct:
@@ -273,8 +296,8 @@ class _BinaryProduct:
 def solve_sum(op: Add | Sub, quants: tuple[Quant, Quant, Quant]) -> SumForm | None:
     """Find factors of ``sat8(((x0 * factors[0] >> 8) + (x1 * factors[1] >> 8) + constant) >> shift)``.
 
-    The form agrees with the reference for every pair of int8 values; None if the search finds no such
-    factors.
+    The form agrees with the reference for every pair of int8 values. If ties prevent this, they are rounded
+    as the reference does; None if the search finds no factors either way.
     """
     table = every_sum(op, quants)
     largest = 22 - max(0, int(np.ceil(np.log2(max(map(abs, table.factors))))))
@@ -285,6 +308,13 @@ def solve_sum(op: Add | Sub, quants: tuple[Quant, Quant, Quant]) -> SumForm | No
             constant = (constants.start + constants.stop) // 2
             if constants and abs(constant) + int(np.abs(total).max()) < 1 << 31:
                 return SumForm((a, b), constant, shift)
+    for shift in range(largest, max(largest - _SHIFTS, 0), -1):
+        ((a, b),) = table.near(shift + 8, ((0, 0),))
+        first, second, _ = table.zero_points
+        total = ((table.x[0] * a) >> 8) + ((table.x[1] * b) >> 8)
+        form = table.with_ties((a, b), total, (first * a >> 8) + (second * b >> 8), shift)
+        if form:
+            return form
     return None
 
 

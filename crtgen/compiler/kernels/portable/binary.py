@@ -6,7 +6,7 @@ import numpy as np
 
 from crtgen.compiler.kernels.arithmetic.epilogue import float_epilogue
 from crtgen.compiler.kernels.arithmetic.requant import Rescale
-from crtgen.compiler.kernels.arithmetic.sums import SumForm, every_sum, quants_of
+from crtgen.compiler.kernels.arithmetic.sums import SumForm, Ties, every_sum, quants_of
 from crtgen.compiler.kernels.engine.elements import clamped, elements, stored
 from crtgen.compiler.kernels.engine.kernel import Kernel, Target
 from crtgen.compiler.kernels.engine.literal import c_float, plus
@@ -39,17 +39,19 @@ def exact(op: _Binary, sig: Signature, target: Target) -> Kernel | None:
 
 @design(Add, Sub, types=(DType.INT8,), weights=None)
 def linear(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
-    """Compute ``(a * A + b * B + C) >> s`` if there are A, B, C and s that are exact for all 65,536 pairs;
-    otherwise None.
+    """Compute ``(a * A + b * B + C) >> s``, with ties as they must be; None if no A, B, C and s are exact for
+    all 65,536 pairs.
     """
     form = None if is_plain(sig.x) else _find_linear(op, quants_of(sig))
     if form is None:
         return None
     p = op.parameters(sig)
-    lines = (
-        f"int32_t v = (a * {form.factors[0]} + b * {form.factors[1]} {plus(form.constant)}) >> {form.shift};",
-        f"crt_int8(v, {p.act_min}, {p.act_max})",
-    )
+    total = f"a * {form.factors[0]} + b * {form.factors[1]} {plus(form.constant)}"
+    result = f"crt_int8(v, {p.act_min}, {p.act_max})"
+    if form.ties is Ties.UP:
+        return elements(sig, "linear", (f"int32_t v = ({total}) >> {form.shift};", result))
+    tie = f"((v >> {form.shift}) & 1)" if form.ties is Ties.EVEN else f"((v >> 31) * {1 << form.step})"
+    lines = (f"int32_t v = {total};", f"v = (v + {tie} {plus(form.last)}) >> {form.shift};", result)
     return elements(sig, "linear", lines)
 
 
@@ -116,4 +118,10 @@ def _find_linear(op: Add | Sub, quants: tuple[Quant, Quant, Quant]) -> SumForm |
             constant = min(max(near, constants.start), constants.stop - 1)
             if constants and abs(constant) + int(np.abs(total).max()) < 2**31:
                 return SumForm((a, b), constant, shift)
+    for shift in range(16, 7, -1):
+        ((a, b),) = table.near(shift, ((0, 0),))
+        total, (first, second, _) = table.x[0] * a + table.x[1] * b, table.zero_points
+        form = table.with_ties((a, b), total, first * a + second * b, shift)
+        if form and int(np.abs(total).max()) + abs(form.constant) < 2**31:
+            return form
     return None

@@ -13,10 +13,18 @@ from crtgen.base.errors import MismatchError, UsageError
 from crtgen.boards import find_board
 from crtgen.cli import choices, options
 from crtgen.cli.groups import Compiling, Files, flattened
-from crtgen.cli.output import Debug, Json, guarded, note, table
-from crtgen.proof.certificate import certificate_of, depth_of, timing_of, window_of
-from crtgen.proof.checker import UNKNOWN, Error, Proof, prove
-from crtgen.proof.printed import as_dict, functions_of, lines_of, worst_header
+from crtgen.cli.output import Debug, Json, Output, guarded, note, table
+from crtgen.network.pipeline import PIPELINE
+from crtgen.proof.certificate import certificate_of, depth_of, stream_of, timing_of, window_of
+from crtgen.proof.checker import UNKNOWN, Error, Proof, prove, prove_windows
+from crtgen.proof.printed import (
+    as_dict,
+    functions_of,
+    lines_of,
+    lines_of_windows,
+    windows_as_dict,
+    worst_header,
+)
 from crtgen.proof.refute import Refutation, refute
 
 __all__ = ["command"]
@@ -77,6 +85,8 @@ def command(
         _check(compiling.cores, slot is not None, image is not None or bool(place))
         for file in filter(None, (header, counterexample, certificate)):
             writing.check_writable(file)
+        if model.suffix == PIPELINE:
+            _prove_windows(out, model, files, image)
         with out.stage() as say:
             board = built = None
             if image is None:
@@ -108,6 +118,23 @@ def command(
         )
         if not holds:
             raise typer.Exit(MismatchError.exit_code)
+
+
+def _prove_windows(out: Output, model: Path, files: Files, image: Path | None) -> None:
+    # Of a pipeline, the windows that its network gets are checked, and nothing else, so this always exits.
+    if image is None:
+        raise UsageError(
+            "a standalone image of a pipeline takes no samples, so there is nothing to check",
+            where=str(model),
+            hint="give the ELF file of an application with --image",
+        )
+    loaded = files.load_network(model)
+    assert loaded.pipeline is not None
+    with out.stage() as say:
+        say("proving")
+        found = prove_windows(image, model, stream_of(loaded.name, loaded.pipeline))
+    out.result(windows_as_dict(found), lambda console: console.print("\n".join(lines_of_windows(found))))
+    raise typer.Exit(MismatchError.exit_code)
 
 
 def _check(cores: int, is_slot: bool, is_other: bool) -> None:

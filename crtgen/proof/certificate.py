@@ -12,17 +12,28 @@ from crtgen.base import files
 from crtgen.base.errors import UsageError
 from crtgen.boards import Board
 from crtgen.network.passes import Sliding
+from crtgen.network.pipeline import JoinedPipeline
 from crtgen.proof.checker import (
     UNKNOWN,
     CoreTiming,
     Proof,
+    SampleStream,
     SlidingWindow,
     checker_digest,
     checker_tools,
     prove,
 )
 
-__all__ = ["certificate_of", "depth_of", "own_proof", "proof_key", "prove_built", "timing_of", "window_of"]
+__all__ = [
+    "certificate_of",
+    "depth_of",
+    "own_proof",
+    "proof_key",
+    "prove_built",
+    "stream_of",
+    "timing_of",
+    "window_of",
+]
 
 
 def timing_of(board: Board) -> CoreTiming:
@@ -67,6 +78,29 @@ def certificate_of(proof: Proof) -> bytes:
 
 def window_of(sliding: Sliding | None) -> SlidingWindow | None:
     return None if sliding is None else SlidingWindow(sliding.axis, sliding.step)
+
+
+def stream_of(name: str, pipeline: JoinedPipeline) -> SampleStream:
+    """Return how a pipeline's signal is cut into windows, and the bytes of its structs."""
+    samples, decision, graph = pipeline.samples, pipeline.decision, pipeline.graph
+    outputs = [graph.values[name] for name in graph.outputs]
+    event = 12  # the sample's number, and a pointer to a row
+    if decision is not None and decision.boxes is not None:
+        event = 20 + 24 * decision.boxes.most
+    elif decision is not None:
+        varies = bool(decision.least) and decision.least < decision.average
+        event = 16 + 4 * varies + (8 * decision.top if decision.top > 1 else 0)
+    return SampleStream(
+        name,
+        span=pipeline.span,
+        hop=pipeline.hop,
+        before=pipeline.before,
+        skip=pipeline.skip,
+        size=samples.elements // pipeline.span * samples.dtype.itemsize,
+        event=-(-event // 8) * 8,
+        reports=decision is None and not pipeline.warm,
+        outputs=tuple((y.elements, 8 * y.dtype.itemsize) for y in outputs),
+    )
 
 
 def prove_built(image: api.Image, model: Path, board: Board, sliding: Sliding | None = None) -> Proof:

@@ -12,9 +12,10 @@ from crtgen.proof.checker import (
     Error,
     Proof,
     TrustedCall,
+    WindowsProof,
 )
 
-__all__ = ["as_dict", "functions_of", "lines_of", "worst_header"]
+__all__ = ["as_dict", "functions_of", "lines_of", "lines_of_windows", "windows_as_dict", "worst_header"]
 
 
 def functions_of(proof: Proof) -> dict[str, tuple[int, int]]:
@@ -63,6 +64,41 @@ def lines_of(proof: Proof, from_call: bool = False) -> list[str]:
         *(f"the application sees to it: {premise}" for premise in premises),
         f"{proof.model}: {verdict}, {proof.outputs_proven:,} of {proof.outputs:,} outputs; {last}",
     ]
+
+
+def lines_of_windows(found: WindowsProof) -> list[str]:
+    """Return what was checked of a pipeline; the last line is the verdict."""
+    stream, name = found.stream, found.stream.name
+    if found.wrong:
+        return [f"{name}: not checked: {found.wrong}"]
+    first = stream.span - stream.before
+    zeros = f" after {stream.before:,} zero{'s' * (stream.before > 1)}" if stream.before else ""
+    later = f"the last {stream.span:,} after every {stream.hop:,}"
+    copies = [f"{copy}, as in {tries:,} copies that were tried" for copy, tries in found.copies.items()]
+    return [
+        *([] if "llvm" in found.certificate else ["decoders: binutils alone"]),
+        f"windows: the network gets the first {first:,} samples{zeros}, then {later}, and runs at no other "
+        f"time, if calls of {name}_push have 0 to {found.most:,} samples each",
+        f"restart: {name}_reset drops all samples",
+        *(["events: each run is one, with the number of its last sample"] * stream.reports),
+        *(f"trusted: {copy}" for copy in copies),
+        *(f"premise: {premise}" for premise in found.premises),
+        f"{name}: windows are checked; features, network and decision are not compared",
+    ]
+
+
+def windows_as_dict(found: WindowsProof) -> dict[str, Any]:
+    return {
+        "model": found.stream.name,
+        "proven": False,
+        "windows": not found.wrong,
+        "wrong": found.wrong or None,
+        **found.stream._asdict(),
+        "samples_in_a_call": found.most,
+        "trusted": dict(found.copies),
+        "premises": found.premises,
+        "certificate": dict(found.certificate),
+    }
 
 
 def _verdict(proof: Proof) -> tuple[str, str]:

@@ -391,7 +391,7 @@ class FirmwareRequest:
 
     @property
     def artefact(self) -> str:
-        """Path of the build's result, below ``build/``."""
+        # Below ``build/``.
         if self.type == "library":
             return f"lib{self.name}.a"
         if self.platform == "zephyr":

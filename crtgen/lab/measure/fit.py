@@ -81,7 +81,7 @@ class Fit:
 
     @property
     def short(self) -> dict[str, int]:
-        """Missing bytes by memory for the library."""
+        # Missing bytes by memory for the library.
         needs = dict(self.standalone.memories)
         if needs:  # what is around the model in a standalone image is no part of it
             needs[self.board.code] -= self.standalone.flash - self.library.flash

@@ -6,6 +6,7 @@ of symbols are known: ``<model>_compute``, ``_arena``, ``_input_tensors``, ``crt
 ::
 
     proof         runs the network's function on symbols, and puts the verdict together
+    rows, samples calls of ``<model>_push``: rows of an image, samples of a pipeline
     surroundings  the way from reset, interrupts, applications, an NPU
     recognition   which output a stored word is
     core          runs instructions on symbols
@@ -20,8 +21,10 @@ See docs/prove.md for what a proof says, and what it does not.
 """
 
 from crtgen.proof.checker.core.cycles import UNKNOWN, CoreTiming
-from crtgen.proof.checker.proof import prove
+from crtgen.proof.checker.proof import prove, prove_windows
+from crtgen.proof.checker.pushes import SampleStream
 from crtgen.proof.checker.recognition.error import Error
+from crtgen.proof.checker.samples import WindowsProof
 from crtgen.proof.checker.surroundings.calls import ApplicationCall
 from crtgen.proof.checker.surroundings.conversions import Conversions
 from crtgen.proof.checker.surroundings.npu import TrustedCall
@@ -37,9 +40,12 @@ __all__ = [
     "Error",
     "LayerProof",
     "Proof",
+    "SampleStream",
     "SlidingWindow",
     "TrustedCall",
+    "WindowsProof",
     "checker_digest",
     "checker_tools",
     "prove",
+    "prove_windows",
 ]

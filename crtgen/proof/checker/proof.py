@@ -24,6 +24,7 @@ A network with states is run from two starts: from states of 0, and from any sta
 join both ways of a branch that depends on an input.
 """
 
+import hashlib
 import struct
 import sys
 import time
@@ -42,18 +43,20 @@ from crtgen.proof.checker.core.layout import only_model, takes_rows
 from crtgen.proof.checker.core.memory import Content
 from crtgen.proof.checker.network.network import Network
 from crtgen.proof.checker.network.reading import read_network
+from crtgen.proof.checker.pushes import SampleStream
 from crtgen.proof.checker.refusal import Refusal
 from crtgen.proof.checker.rows import PushedRun, RowsRun
 from crtgen.proof.checker.run import InlinedRun, ProofRun, SteppedRun
+from crtgen.proof.checker.samples import WindowsProof, follow_windows
 from crtgen.proof.checker.surroundings.calls import ApplicationCall, after_reset, application_call
 from crtgen.proof.checker.surroundings.interrupts import Interrupts, interrupts_of
 from crtgen.proof.checker.surroundings.places import InlinedNetwork, places
 from crtgen.proof.checker.surroundings.reset import Needs, Reset, start_up
 from crtgen.proof.checker.surroundings.sliding import SlidingWindow, kept, repeats, windows
-from crtgen.proof.checker.tools import checker_tools
+from crtgen.proof.checker.tools import checker_digest, checker_tools
 from crtgen.proof.checker.verdict import Proof
 
-__all__ = ["prove"]
+__all__ = ["prove", "prove_windows"]
 
 _DEEPEST = 10_000
 # Runs on windows that are full of signal, until what is kept repeats.
@@ -99,6 +102,22 @@ def prove(
             for r in runs
         ]
         return _from_reset(proof, runs, steps)
+
+
+def prove_windows(path: Path, model: Path, stream: SampleStream) -> WindowsProof:
+    """Prove that ``<name>_push`` of the ELF file at ``path`` gives the network of the pipeline ``model`` each
+    window of the ``stream``. What is computed from windows is not followed.
+    """
+    image = read_image(path)
+    with _deep_recursion():
+        try:
+            found, code = follow_windows(image, stream)
+            asked = agree(image, code)
+        except Refusal as refusal:
+            return WindowsProof(stream, wrong=str(refusal))
+    digest = hashlib.sha256(model.read_bytes()).hexdigest()
+    own = {"image_sha256": image.sha256, "model_sha256": digest, "checker_sha256": checker_digest()}
+    return replace(found, certificate={**own, **checker_tools(), **asked})
 
 
 def _kind(image: DecodedImage, network: Network, name: str) -> type[ProofRun]:

@@ -30,13 +30,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias
 
-from crtgen.proof.checker.algebra.meaning import OPS
 from crtgen.proof.checker.algebra.value import (
     M32,
     Byte,
-    LinearSum,
     Symbol,
-    Word,
     WordByte,
     WordOp,
     signed,
@@ -46,6 +43,7 @@ from crtgen.proof.checker.algebra.words import bytes_of, is_same
 from crtgen.proof.checker.core.layout import allow, kept_variables
 from crtgen.proof.checker.core.machine import Machine
 from crtgen.proof.checker.core.memory import Content
+from crtgen.proof.checker.core.ranged import RangedMachine
 from crtgen.proof.checker.network.layer import Value
 from crtgen.proof.checker.refusal import Refusal
 from crtgen.proof.checker.run import InlinedRun, ProofRun
@@ -117,7 +115,7 @@ class PushedRun(ProofRun):
         if self.network.uncompared or not self._is_complete():
             return  # then single rows are not followed either
         self.most = _most_rows(rows, (last - begun, machine.count - last))
-        self.ranged = _RangedMachine(self.image, _LONGEST)
+        self.ranged = RangedMachine(self.image, _LONGEST)
         allow(self.ranged, self.name)
         with self._uncounted():
             self._push_in_any_calls(after)
@@ -229,46 +227,6 @@ def _most_rows(rows: int, cost: tuple[int, int]) -> int:
     first, last = cost
     costs = {n: n * (n + 1) // 2 * first + n * last for n in range(2, rows + 1)}
     return max((n for n, all_calls in costs.items() if all_calls <= _MOST_INSTRUCTIONS), default=1)
-
-
-class _RangedMachine(Machine):
-    """A core that decides comparisons by the ranges of what is compared."""
-
-    def holds(self, c: str) -> bool | WordOp:
-        found = super().holds(c)
-        return _decided(found) if isinstance(found, WordOp) else found
-
-
-def _decided(condition: WordOp) -> bool | WordOp:
-    # The condition, or what it is for all values of both sides.
-    name, (a, b) = condition.name, condition.args[:2]
-    one, other = _range(a), _range(b)
-    if name in _UNSIGNED:
-        name, one, other = _UNSIGNED[name], _unsigned(one), _unsigned(other)
-    if name in ("mi", "pl") and b == 0:
-        name = {"mi": "lt", "pl": "ge"}[name]
-    if name in ("lt", "ge", "gt", "le") and one and other:
-        ends = {OPS[name](x, y) for x in one for y in other}
-        return bool(ends.pop()) if len(ends) == 1 else condition
-    if name in ("eq", "ne") and one and other and (one[1] < other[0] or one[0] > other[1]):
-        return name == "ne"
-    return condition
-
-
-_UNSIGNED = {"hi": "gt", "ls": "le", "cs": "ge", "cc": "lt"}
-
-
-def _range(word: Word) -> tuple[int, int] | None:
-    if isinstance(word, int):
-        return signed(word), signed(word)
-    low, high = word.bounds() if isinstance(word, LinearSum) else (0, 1 << 32)
-    return (low, high) if low >= -(1 << 31) and high < 1 << 31 else None
-
-
-def _unsigned(span: tuple[int, int] | None) -> tuple[int, int] | None:
-    if span is None or span[0] < 0 <= span[1]:
-        return None
-    return (span[0] & M32, span[1] & M32)
 
 
 # ---- what states have in common

@@ -241,7 +241,7 @@ class RoutineCall:
 
     @property
     def loops(self) -> tuple[tuple[str, float], ...]:
-        """``rounds`` as a key."""
+        # ``rounds`` as a key.
         return tuple(self.rounds.items())
 
 

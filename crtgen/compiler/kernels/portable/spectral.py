@@ -94,7 +94,7 @@ def power(op: Power, sig: Signature, target: Target) -> Kernel:
 
 @design(Bands, weights=(1, 2, 3))
 def bands(op: Bands, sig: Signature, target: Target) -> Kernel:
-    """Add up only values with a nonzero weight."""
+    # Add up only values with a nonzero weight.
     rows = sig.x.elements // sig.x.shape[-1]
     pairs = zip(("weights", "first", "widths"), sig.inputs[1:], strict=True)
     consts = tuple(Const.of(name, value.array(), value.dtype.itemsize) for name, value in pairs)

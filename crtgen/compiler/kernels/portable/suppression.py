@@ -32,7 +32,7 @@ class SuppressionView:
 
 @design(NonMaxSuppression, weights=None)
 def suppression(op: NonMaxSuppression, sig: Signature, target: Target) -> Kernel:
-    """Keep the remaining boxes in scratch."""
+    # Keep the remaining boxes in scratch.
     boxes, scores = sig.inputs
     (x, numbers), consts = operands(sig)
     view = SuppressionView(

@@ -141,6 +141,11 @@ class WordMemory:
             parts[a & 3] = WordByte(unknown(), 0)
             self.words[i] = parts
 
+    def drop(self, i: int) -> None:
+        # Make a word unknown.
+        if i in self.words:
+            self._before(i, self.words.pop(i))
+
     # ---- loads
 
     def _miss(self, i: int) -> Word:

@@ -12,16 +12,24 @@ from dataclasses import replace
 from crtgen.network.frontends.onnx_edges import QUANTIZE, Links
 from crtgen.network.frontends.onnx_file import FileNode, OnnxFileGraph
 
-__all__ = ["MOVED", "with_moved_numbers"]
+__all__ = ["MOVED", "is_move", "with_moved_numbers"]
 
 MOVED = (
+    "Compress",
     "DepthToSpace",
     "Expand",
     "Flatten",
     "Gather",
+    "GatherElements",
+    "GatherND",
+    "GlobalMaxPool",
     "Identity",
     "MaxPool",
+    "ReduceMax",
+    "ReduceMin",
     "Reshape",
+    "Resize",
+    "ReverseSequence",
     "Slice",
     "SpaceToDepth",
     "Squeeze",
@@ -29,9 +37,19 @@ MOVED = (
     "Transpose",
     "Unsqueeze",
 )
-"""Operators that take their first input's elements to other places, or the greatest of them."""
+"""Operators that take their first input's elements to other places, or extremes of them; see ``is_move``."""
 
 _LAYERS = ("Conv", "ConvTranspose", "Gemm", "GRU", "LSTM", "MatMul")
+
+
+def is_move(node: FileNode) -> bool:
+    """Return True if results are elements of the first input. A Resize has to take the nearest one, and none
+    from outside of the image.
+    """
+    if node.code != "Resize":
+        return node.code in MOVED
+    outside = node.attributes.get("coordinate_transformation_mode", "") == "tf_crop_and_resize"
+    return node.attributes.get("mode", "nearest") == "nearest" and not outside
 
 
 def with_moved_numbers(graph: OnnxFileGraph) -> OnnxFileGraph:
@@ -41,7 +59,7 @@ def with_moved_numbers(graph: OnnxFileGraph) -> OnnxFileGraph:
     links = replace(links, producers=producers)
     nodes: list[FileNode] = []
     for node in graph.nodes:
-        found = _exchanged(links, node) if node.code in MOVED and node.outputs[0] in wanted else None
+        found = _exchanged(links, node) if is_move(node) and node.outputs[0] in wanted else None
         for one in found or ():
             producers[one.outputs[0]] = one
         nodes += found or [node]
@@ -55,9 +73,7 @@ def _read_by_layers(graph: OnnxFileGraph, links: Links) -> set[str]:
     for node in reversed(graph.nodes):
         if node.code in _LAYERS:
             found.update(node.inputs[:2])
-        elif (
-            node.code in MOVED and node.outputs[0] in found and not links.is_alone(node.outputs[0], QUANTIZE)
-        ):
+        elif is_move(node) and node.outputs[0] in found and not links.is_alone(node.outputs[0], QUANTIZE):
             found.add(node.inputs[0])
     return found
 

@@ -27,7 +27,7 @@ from crtgen.network.frontends.onnx_edges import (
 from crtgen.network.frontends.onnx_exported import with_sum, with_turned_weights
 from crtgen.network.frontends.onnx_file import FileNode, OnnxFileGraph, constant
 from crtgen.network.frontends.onnx_lookup import lookup, results
-from crtgen.network.frontends.onnx_moved import MOVED, with_moved_numbers
+from crtgen.network.frontends.onnx_moved import MOVED, is_move, with_moved_numbers
 from crtgen.network.frontends.onnx_pairs import is_one
 from crtgen.network.frontends.onnx_real_sums import PLAIN_GEMM, real_sums
 from crtgen.network.frontends.onnx_recurrent import with_recurrent_integers
@@ -142,6 +142,8 @@ def _moved(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
     source = links.activation(node.inputs[0])
     if source is None or any(links.data(name) is None for name in node.inputs[1:] if name):
         return None
+    if node.code in MOVED and not is_move(node):
+        return None
     before, name = _alike(links, end, source, 0)
     return [*before, replace(node, inputs=(name, *node.inputs[1:]), outputs=end.outputs)]
 
@@ -155,8 +157,22 @@ def _part(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
     return [*found[:-1], replace(found[-1], outputs=outputs)]
 
 
+def _scattered(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
+    # Integers in other places among integers, each quantised as the result.
+    if node.attributes.get("reduction", "none") not in ("none", "max", "min"):
+        return None
+    parts = [_joined_part(links, end, node.inputs[place], place) for place in (0, 2)]
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return None
+    (data, updates), made = (name for _, name in known), [one for before, _ in known for one in before]
+    inputs = (data, node.inputs[1], updates)
+    return [*made, replace(node, inputs=inputs, outputs=end.outputs)]
+
+
 def _joined(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
-    # A concatenation of integers, each quantised as the result.
+    # A concatenation of integers, or the greatest or least of them, each quantised as the result: that keeps
+    # their order.
     parts = [found for i, name in enumerate(node.inputs) if (found := _joined_part(links, end, name, i))]
     if len(parts) < len(node.inputs):
         return None
@@ -290,7 +306,8 @@ def _is_turned(links: Links, edge: Edge) -> bool:
 # Conversion of the operator before a QuantizeLinear to integers.
 _WAYS: tuple[tuple[tuple[str, ...], Callable[[Links, FileNode, FileNode], Nodes | None]], ...] = (
     (MOVED, _moved),
-    (("Concat",), _joined),
+    (("Concat", "Max", "Min"), _joined),
+    (("ScatterElements", "ScatterND"), _scattered),
     (("Where",), _chosen),
     (("Pad",), _padded),
     (tuple(_LAYERS), _computed),

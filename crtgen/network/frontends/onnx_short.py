@@ -17,7 +17,7 @@ from crtgen.network.frontends.onnx_bias import bias_of
 from crtgen.network.frontends.onnx_edges import Edge, Links
 from crtgen.network.frontends.onnx_exported import with_sum
 from crtgen.network.frontends.onnx_file import FileNode
-from crtgen.network.frontends.onnx_moved import MOVED
+from crtgen.network.frontends.onnx_moved import is_move
 from crtgen.network.frontends.onnx_real_sums import PLAIN_GEMM
 from crtgen.network.ir import Array, DType, Quant
 
@@ -40,7 +40,7 @@ def short_layer(links: Links, end: FileNode) -> list[FileNode] | None:
     scale = _scale(links, edge)
     if node is None or scale is None or not _is_only(links, end.inputs[0]):
         return None
-    if node.code in MOVED:
+    if is_move(node):
         return _moved(links, end, node, scale)
     if node.code in ("Relu", "Clip"):
         activation = _activation(links, node)

@@ -22,6 +22,7 @@ from crtgen.network.frontends.onnx_edges import (
     quant_of,
 )
 from crtgen.network.frontends.onnx_file import FileNode, OnnxFileGraph, constant
+from crtgen.network.frontends.onnx_moved import MOVED, is_move
 from crtgen.network.frontends.onnx_recurrent import RECURRENT
 from crtgen.network.ir import DType, Quant
 
@@ -53,12 +54,13 @@ two.
 """
 
 # fmt: off
-# Operators whose results are quantised as their first input; those of Concat as each of them.
-_KEPT = (
-    "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity",
-    "MaxPool", "Pad", "Reshape", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose",
-    "Unsqueeze",
-)
+# Operators whose results are quantised as some inputs, by the places of these; all others of a node are not.
+_KEPT: Mapping[str, slice] = {
+    **dict.fromkeys((*MOVED, "Pad", "Split"), slice(0, 1)),
+    **dict.fromkeys(("Clip", "Concat", "Max", "Min"), slice(None)),
+    **dict.fromkeys(("ScatterElements", "ScatterND"), slice(0, None, 2)),
+    "Where": slice(1, None),
+}
 # fmt: on
 
 _SCALES = (np.dtype(np.float32), np.dtype(np.float16))
@@ -110,7 +112,7 @@ def signed(graph: OnnxFileGraph) -> OnnxFileGraph:
 def _knows(node: FileNode) -> bool:
     # True if an operator accepts int8 instead of uint8.
     known = node.code in (*PLACES, *_KEPT, *_ZEROS, "com.microsoft.QLinearConcat", RECODED)
-    return known and not node.graphs
+    return known and not node.graphs and (node.code not in MOVED or is_move(node))
 
 
 def _with_constants(
@@ -119,7 +121,7 @@ def _with_constants(
     # The node with constants of int8 beside its quantised tensors, and with those that stand for zero.
     given, first = list(node.inputs), next((name for name in node.inputs if name in quants), "")
     moved = _moved_by(node) if node.outputs[0] in quants else ()
-    places = [n for n, name in enumerate(moved) if graph.tensors[name].data is not None]  # a table, say
+    places = [n for n, name in enumerate(given) if name in moved and graph.tensors[name].data is not None]
     kind = graph.tensors[first or node.outputs[0]].dtype or (quants[first].kind if first else None)
     if node.code in _EITHER and graph.tensors[given[0]].data is not None:
         places = [0]
@@ -178,9 +180,9 @@ def _quants(graph: OnnxFileGraph) -> dict[str, _SignedQuant]:
 
 def _moved_by(node: FileNode) -> tuple[str, ...]:
     # The inputs that a result is quantised as.
-    if node.code not in _KEPT:
+    if node.code not in _KEPT or not _knows(node):
         return ()
-    return node.inputs if node.code == "Concat" else node.inputs[:1]
+    return tuple(name for name in node.inputs[_KEPT[node.code]] if name)
 
 
 def _note_node(node: FileNode, found: dict[str, _SignedQuant], note: Callable[[list[str]], None]) -> None:

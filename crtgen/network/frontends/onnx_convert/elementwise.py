@@ -80,6 +80,13 @@ def _mean(layer: OnnxLayer) -> Converted:
     return total if len(layer.inputs) == 1 else Converted(Div(), (total, number(len(layer.inputs))))
 
 
+def _relu(layer: OnnxLayer) -> Converted:
+    # Integers mean themselves, also those of a quantised tensor.
+    if layer.x.dtype is DType.FLOAT32:
+        return Converted(Relu(), (layer.x,))
+    return Converted(Maximum(), (layer.x, number(0, layer.x.dtype or DType.INT32)), ("zero",))
+
+
 def _xor(layer: OnnxLayer) -> Converted:
     return Converted(NotEqual(), (layer.tensor(0), layer.tensor(1)), ("other",))
 
@@ -297,7 +304,7 @@ CONVERTERS: Mapping[str, OnnxConverter] = {
     "PRelu": OnnxConverter(_prelu, ("prelu",)),
     "Pow": OnnxConverter(_pow, ("pow",), _NUMBERS),
     "Reciprocal": OnnxConverter(_reciprocal, ("reciprocal",)),
-    "Relu": OnnxConverter(unary(Relu()), ("relu",)),
+    "Relu": OnnxConverter(_relu, ("relu",), _NUMBERS),
     "Round": OnnxConverter(unary(Round()), ("round",)),
     "Selu": OnnxConverter(_selu, ("selu",)),
     "Shrink": OnnxConverter(_shrink, ("shrink",)),

@@ -273,7 +273,7 @@ CONVERTERS: Mapping[str, OnnxConverter] = {
     "CumProd": OnnxConverter(_cumsum, ("cumprod",), _NUMBERS),
     "CumSum": OnnxConverter(_cumsum, ("cumsum",), _NUMBERS),
     "GlobalAveragePool": OnnxConverter(_global(Mean), ("global_average_pool",)),
-    "GlobalMaxPool": OnnxConverter(_global(ReduceMax), ("global_max_pool",)),
+    "GlobalMaxPool": OnnxConverter(_global(ReduceMax), ("global_max_pool",), _NUMBERS),
     "Hardmax": OnnxConverter(_hardmax, ("hardmax",)),
     "InstanceNormalization": OnnxConverter(_instance_normalization, ("instance_normalization",)),
     "LogSoftmax": OnnxConverter(_softmax(LogSoftmax()), ("log_softmax",)),

@@ -294,14 +294,22 @@ def test_a_layer_whose_result_stays_real_has_sums_of_integers(
     _assert_near(graph.evaluate({graph.inputs[0]: x})["y"], expected(data, x))
 
 
-_MOVES: dict[str, tuple[tuple[int, ...], dict[str, Any], Sequence[tuple[int, ...]]]] = {
+_MOVES: dict[str, tuple[tuple[int, ...], dict[str, Any], Sequence[tuple[int, ...] | Array | None]]] = {
+    "Compress": ((2, 3), {"axis": 1}, [np.array([True, False, True])]),
     "DepthToSpace": ((1, 8, 3, 2), {"blocksize": 2}, []),
     "Expand": ((1, 1, 3), {}, [(2, 4, 3)]),
     "Flatten": ((2, 3, 4), {"axis": 1}, []),
     "Gather": ((3, 5), {"axis": 1}, [(4, 0, 2)]),
+    "GatherElements": ((3, 5), {"axis": 1}, [np.array([[4, 0], [1, 1], [2, 3]])]),
+    "GatherND": ((3, 5), {}, [np.array([[2], [0]])]),
+    "GlobalMaxPool": ((1, 2, 5, 6), {}, []),
     "Identity": ((3, 5), {}, []),
     "MaxPool": ((1, 2, 5, 6), {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [2, 1]}, []),
+    "ReduceMax": ((2, 3, 4), {"axes": [1]}, []),
+    "ReduceMin": ((2, 3, 4), {"axes": [1]}, []),
     "Reshape": ((2, 3, 4), {}, [(4, 6)]),
+    "Resize": ((1, 2, 3, 4), {"mode": "nearest"}, [None, None, (1, 2, 6, 7)]),
+    "ReverseSequence": ((3, 2, 4), {}, [(3, 2)]),
     "Slice": ((4, 6), {}, [(1, 5), (3, 0), (0, 1), (1, -2)]),
     "SpaceToDepth": ((1, 2, 4, 6), {"blocksize": 2}, []),
     "Squeeze": ((2, 1, 6), {}, [(1,)]),
@@ -316,8 +324,9 @@ _MOVES: dict[str, tuple[tuple[int, ...], dict[str, Any], Sequence[tuple[int, ...
 @pytest.mark.parametrize("code", MOVED)
 def test_moves_before_a_layer_move_integers(code: str, kind: type) -> None:
     shape, attributes, constants = _MOVES[code]
-    held: dict[str, Array] = {f"c{n}": np.array(numbers, np.int64) for n, numbers in enumerate(constants)}
-    move = helper.make_node(code, ["d", *held], ["m"], **attributes)
+    given = {f"c{n}": numbers for n, numbers in enumerate(constants)}
+    held: dict[str, Array] = {name: np.array(c) for name, c in given.items() if c is not None}
+    move = helper.make_node(code, ["d", *(n if n in held else "" for n in given)], ["m"], **attributes)
     x = np.random.default_rng(1).normal(size=shape).astype(np.float32)
     depth = _moved_shape(move, shape, held)[-1]
     weights = np.random.default_rng(2).integers(-127, 128, (depth, 4)).astype(np.int8)

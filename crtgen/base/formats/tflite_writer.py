@@ -21,9 +21,20 @@ import numpy as np
 import numpy.typing as npt
 import tflite
 
-__all__ = ["Operator", "Options", "TfliteModel", "TfliteSubgraph", "TfliteTensor", "packed"]
+__all__ = ["Operator", "Options", "Sparsity", "TfliteModel", "TfliteSubgraph", "TfliteTensor", "packed"]
 
 _BUFFER_ALIGNMENT = 16
+
+
+@dataclass(frozen=True)
+class Sparsity:
+    """How the numbers of a sparse tensor are stored: levels of ``order``, along ``blocks`` axes; a level is
+    the length of a dense one, or segments and indices.
+    """
+
+    order: Sequence[int]
+    blocks: Sequence[int]
+    levels: Sequence[int | tuple[Sequence[int], Sequence[int]]]
 
 
 @dataclass
@@ -43,7 +54,7 @@ class TfliteTensor:
     axis: int = 0
     data: npt.NDArray[Any] | None = None
     signature: Sequence[int] | None = None
-    is_sparse: bool = False
+    sparsity: Sparsity | None = None
     is_variable: bool = False
 
 
@@ -169,11 +180,30 @@ class _Writer:
             parts["Quantization"] = self._table("QuantizationParameters", quantization)
         if tensor.is_variable:
             parts["IsVariable"] = True
-        if tensor.is_sparse:
-            parts["Sparsity"] = self._table("SparsityParameters", {})
+        if tensor.sparsity is not None:
+            parts["Sparsity"] = self._sparsity(tensor.sparsity)
         if tensor.signature is not None:
             parts["ShapeSignature"] = self._vector(tensor.signature, "int32")
         return self._table("Tensor", parts)
+
+    def _sparsity(self, sparsity: Sparsity) -> int:
+        levels = []
+        for level in sparsity.levels:
+            if isinstance(level, int):
+                levels.append(self._table("DimensionMetadata", {"Format": 0, "DenseSize": level}))
+                continue
+            fields: dict[str, Any] = {"Format": 1}
+            for name, numbers in zip(("ArraySegments", "ArrayIndices"), level, strict=True):
+                values = self._vector(numbers, "int32")
+                fields[f"{name}Type"] = tflite.SparseIndexVector.Int32Vector
+                fields[name] = self._table("Int32Vector", {"Values": values})
+            levels.append(self._table("DimensionMetadata", fields))
+        parts = {
+            "TraversalOrder": self._vector(sparsity.order, "int32"),
+            "BlockMap": self._vector(sparsity.blocks, "int32"),
+            "DimMetadata": self._vector(levels, "uoffset"),
+        }
+        return self._table("SparsityParameters", parts)
 
     def _operator(self, op: Operator, code: int, index: Mapping[str, int]) -> int:
         parts = {

@@ -105,9 +105,6 @@ def _convert(layer: TfliteLayer) -> Result:
     if types not in row.types:
         pairs = ", ".join(sorted(f"{a.name} to {b.name}" for a, b in row.types))
         raise RefusedOperator(f"{layer.x.type_name} to {layer.y.type_name}; supported: {pairs}")
-    for tensor in (*layer.inputs, *layer.outputs):
-        if tensor is not None and tensor.is_sparse:
-            raise RefusedOperator(f"the tensor {tensor.name!r} is sparse; only dense tensors are supported")
     return row.convert(layer)
 
 

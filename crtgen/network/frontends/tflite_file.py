@@ -19,6 +19,7 @@ from crtgen.base.errors import CorruptModelError, UnsupportedError
 from crtgen.base.formats.tflite_code import operator_number
 from crtgen.network.frontends.builder import NamedTensor
 from crtgen.network.frontends.tflite_lookups import TensorLookup, lookups
+from crtgen.network.frontends.tflite_sparse import dense
 from crtgen.network.frontends.tflite_tables import looked_up, table_axis
 from crtgen.network.ir import Array, DType, Quant, shape_text
 
@@ -49,8 +50,6 @@ class FileTensor(NamedTensor):
     """A tensor. Its key is its index, preceded by the number of the subgraph in all subgraphs but the
     first.
     """
-
-    is_sparse: bool = False
 
     @property
     def is_unsigned(self) -> bool:
@@ -191,8 +190,7 @@ class _TfliteReader:
         dtype = _DTYPES.get("INT8" if packed else type_name)
         quant = self._quant(tensor.Quantization(), shape, dtype, label) if scaled else None
         data, one = buffers[tensor.Buffer()], common.lookups.get(key)
-        is_sparse = tensor.Sparsity() is not None
-        constant = None if one or is_sparse else self._constant(data, shape, type_name, dtype, label)
+        constant = None if one else self._constant(data, shape, type_name, dtype, label, tensor.Sparsity())
         made = FileTensor(
             key=key,
             name=name,
@@ -202,7 +200,6 @@ class _TfliteReader:
             quant=quant,
             data=constant,
             is_variable=bool(tensor.IsVariable()),
-            is_sparse=is_sparse,
         )
         return made if one is None else replace(made, data=self._looked_up(made, data, buffers, one))
 
@@ -270,10 +267,18 @@ class _TfliteReader:
         return Quant(scales, zero_points, axis if count > 1 else None)
 
     def _constant(
-        self, data: Array | None, shape: tuple[int, ...], type_name: str, dtype: DType | None, label: str
+        self,
+        data: Array | None,
+        shape: tuple[int, ...],
+        type_name: str,
+        dtype: DType | None,
+        label: str,
+        sparsity: Any,
     ) -> Array | None:
         if data is None or dtype is None or -1 in shape:
             return None
+        if sparsity is not None and type_name != "INT4":
+            return dense(data.view(dtype.numpy.newbyteorder("<")), shape, sparsity)
         count = math.prod(shape)
         expected = (count + 1) // 2 if type_name == "INT4" else count * dtype.itemsize
         if data.nbytes != expected:

@@ -42,7 +42,7 @@ _OF_BYTE = -INT8.low
 def signed(graph: TfliteFileGraph) -> TfliteFileGraph:
     """Return the graph with int8 instead of uint8, or the same graph if it computes nothing in uint8."""
     tensors = graph.tensors
-    if not any(op.code in _COMPUTES and _bytes(tensors, op.inputs[:3]) for op in graph.operators):
+    if not any(_computes(op, tensors) and _bytes(tensors, op.inputs[:3]) for op in graph.operators):
         return graph
     others = [op for op in graph.operators if op.code not in _COMPUTES | _MOVES]
     plain = {i for op in others for i in (*op.inputs, *op.outputs)} | {*graph.inputs, *graph.outputs}
@@ -54,6 +54,12 @@ def signed(graph: TfliteFileGraph) -> TfliteFileGraph:
         else:
             made[index] = _of_int8(tensors[index])
     return replace(graph, tensors=tuple(made), operators=tuple(_operators(graph, inner)))
+
+
+def _computes(op: FileOperator, tensors: tuple[FileTensor, ...]) -> bool:
+    # Parts of other scales than the whole are computed, too.
+    joined = {tensors[i].quant for i in (*op.inputs, *op.outputs) if i is not None}
+    return op.code in _COMPUTES or (op.code == "CONCATENATION" and len(joined) > 1)
 
 
 def _bytes(tensors: tuple[FileTensor, ...], indices: Iterable[int | None]) -> list[int]:

@@ -256,7 +256,7 @@ def test_only_what_is_called_goes_along(cmsis_nn: CmsisNn) -> None:
 def test_reasons(cmsis_nn: CmsisNn) -> None:
     cases = {c.name: c for c in all_cases()}
     expected = {
-        "fully_connected_per_axis": "its channels are quantised one by one",
+        "fully_connected_int16_per_axis": "its channels are quantised one by one, and not of int8",
         "fully_connected_f32": "it is of float32, not int8 or int16",
         "add_channels": "its operands have different shapes",
     }

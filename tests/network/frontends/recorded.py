@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tests.tflite_builder import Model, Operator, Options, Tensor
+from tests.tflite_builder import Model, Operator, Options, Sparsity, Tensor
 
 __all__ = ["MODELS", "RECORDED", "drawn"]
 
@@ -21,6 +21,7 @@ RECORDED = Path(__file__).with_suffix(".npz")
 _IMAGE = (1, 4, 6, 8)
 _QUANT: Mapping[str, tuple[float, int]] = {"int8": (0.05, 3), "int16": (0.001, 0), "uint8": (0.05, 120)}
 _KEPT = Options("ReducerOptions", KeepDims=True)
+_JOINED = Options("ConcatenationOptions", Axis=3, FusedActivationFunction=0)
 
 
 def _tensor(name: str, dtype: str, shape: Sequence[int] = _IMAGE, scale: float = 0) -> Tensor:
@@ -118,6 +119,52 @@ def _images() -> Iterator[tuple[str, Model]]:
     places = _model("ARG_MAX", "uint8", Options("ArgMaxOptions", OutputType=2), _numbers("axis", 2))
     places.tensors = [*places.tensors[:-1], Tensor("y", (1, 4, 8), "int32")]
     yield "arg_max_uint8", places
+    wide = _model("ARG_MAX", "uint8", Options("ArgMaxOptions", OutputType=4), _numbers("axis", 2))
+    wide.tensors = [*wide.tensors[:-1], Tensor("y", (1, 4, 8), "int64")]
+    yield "arg_max_uint8_int64", wide
+    joined = _model("CONCATENATION", "uint8", _JOINED, inputs=2, shape=(1, 4, 6, 16), scale=0.0713)
+    joined.tensors[1] = Tensor("b", _IMAGE, "uint8", [0.1431], [33])
+    yield "concatenation_uint8_of_scales", joined
+
+
+# A tensor that is 0 but for some numbers, in three forms: rows of a matrix; columns; blocks of 2 x 4.
+_SPARSE = np.arange(48, dtype=np.float32).reshape(6, 8) % 7 * (np.arange(48).reshape(6, 8) % 5 < 2)
+_BLOCKS = np.kron(np.array([[1, 0], [0, 0], [1, 1]]), np.arange(1, 9).reshape(2, 4)).astype(np.float32)
+
+
+def _compressed(rows: npt.NDArray[Any]) -> tuple[list[int], list[int]]:
+    # Ends of segments, and indices of what is not 0.
+    found = [np.flatnonzero(row).tolist() for row in rows]
+    return [sum(map(len, found[:n])) for n in range(len(found) + 1)], [i for row in found for i in row]
+
+
+def _densified() -> Iterator[tuple[str, Model]]:
+    in_blocks = _BLOCKS.reshape(3, 2, 2, 4).swapaxes(1, 2)
+    forms = {
+        "rows": (_SPARSE, _SPARSE[_SPARSE != 0], Sparsity((0, 1), (), (6, _compressed(_SPARSE)))),
+        "columns": (
+            _SPARSE,
+            _SPARSE.T[_SPARSE.T != 0],
+            Sparsity((1, 0), (), (8, _compressed(_SPARSE.T))),
+        ),
+        "blocks": (
+            _BLOCKS,
+            in_blocks[in_blocks.any(axis=(2, 3))].reshape(-1),
+            Sparsity((0, 1, 2, 3), (0, 1), (3, _compressed(in_blocks.any(axis=(2, 3))), 2, 4)),
+        ),
+    }
+    for name, (whole, stored, sparsity) in forms.items():
+        tensors = [
+            Tensor("a", whole.shape, "float32"),
+            Tensor("sparse", whole.shape, "float32", data=stored, sparsity=sparsity),
+            Tensor("dense", whole.shape, "float32"),
+            Tensor("y", whole.shape, "float32"),
+        ]
+        operators = [
+            Operator("DENSIFY", ["sparse"], ["dense"], Options("DensifyOptions")),
+            Operator("ADD", ["a", "dense"], ["y"], Options("AddOptions")),
+        ]
+        yield f"densify_{name}", Model(tensors, operators, ["a"], ["y"])
 
 
 def _choices() -> Iterator[tuple[str, Model]]:
@@ -155,7 +202,7 @@ def _volumes() -> Iterator[tuple[str, Model]]:
 
 
 def _all() -> Iterator[tuple[str, Model]]:
-    for family in (_unary, _reductions, _pairs, _images, _choices, _volumes):
+    for family in (_unary, _reductions, _pairs, _images, _choices, _volumes, _densified):
         yield from family()
 
 

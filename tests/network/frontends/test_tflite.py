@@ -24,7 +24,7 @@ from crtgen.network.ops import (
 )
 from tests.network.ops import oracle
 from tests.support import exporter_file
-from tests.tflite_builder import Model, Operator, Options, Tensor
+from tests.tflite_builder import Model, Operator, Options, Sparsity, Tensor
 
 
 def _single(
@@ -385,11 +385,36 @@ def test_a_length_that_only_the_signature_leaves_open(recorded: int) -> None:
     assert graph.values[graph.outputs[0]].shape == (1, 4, 2)
 
 
-def test_sparse_weights_are_unsupported_and_not_corrupt() -> None:
-    weights = Tensor("w", [2, 4], "int8", [0.5], [0], data=np.ones(3, np.int8), is_sparse=True)
+@pytest.mark.parametrize(
+    ("sparsity", "message"),
+    [
+        (Sparsity((0,), (), (2,)), "2 axes has 1 levels"),
+        (Sparsity((0, 0), (), (2, 4)), "2 axes has 2 levels"),
+        (Sparsity((0, 1), (), (2, 4)), "3 numbers of a sparse tensor instead of 8"),
+        (Sparsity((0, 1), (), (2, 1 << 30)), "nodes in a tensor of 8 numbers"),
+        (Sparsity((0, 1), (), (2, ([0, 2], [0, 1]))), "2 ends of segments for 2 nodes"),
+        (Sparsity((0, 1), (), (2, ([0, 2, 5], [0, 1, 2]))), "ends beyond the indices"),
+        (Sparsity((0, 1), (), (2, ([0, 2, 1], [0, 1, 2]))), "do not rise"),
+        (Sparsity((0, 1), (), (2, ([0, 2, 3], [0, 1, 4]))), "a number beyond 2x4"),
+        (Sparsity((0, 1), (), (2, ([0, 2, 3], [0, -1, 2]))), "an index below 0"),
+        (Sparsity((0, 1, 2), (5,), (2, 2, 2)), "blocks along the axes"),
+        (Sparsity((0, 1), (), (0, 4)), "a dense level of 0"),
+    ],
+)
+def test_damaged_sparse_weights(sparsity: Sparsity, message: str) -> None:
+    weights = Tensor("w", [2, 4], "int8", [0.5], [0], data=np.ones(3, np.int8), sparsity=sparsity)
     data = _single("FULLY_CONNECTED", [_int8("x", [1, 4]), weights, _int8("y", [1, 2])])
-    with pytest.raises(UnsupportedError, match="the tensor 'w' is sparse"):
+    with pytest.raises(CorruptModelError, match=message):
         load_tflite(data)
+
+
+def test_sparse_weights_of_a_layer() -> None:
+    """Without a DENSIFY, as TensorFlow Lite's own sparse kernels read them."""
+    sparsity = Sparsity((0, 1), (), (2, ([0, 2, 3], [0, 3, 1])))
+    weights = Tensor("w", [2, 4], "int8", [0.5], [0], data=np.array([5, 7, 9], np.int8), sparsity=sparsity)
+    graph = load_tflite(_single("FULLY_CONNECTED", [_int8("x", [1, 4]), weights, _int8("y", [1, 2])]))
+    (node,) = graph.nodes
+    assert graph.values[node.inputs[1]].array().tolist() == [[5, 0, 0, 7], [0, 9, 0, 0]]
 
 
 @pytest.mark.models

@@ -77,9 +77,9 @@ def test_registers_take_the_name_of_a_cell(core: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        nightly("vadd.i32 q7, q7, q0 // halves", "vorr q7, q7, q7 // halves"),
-        ("vrshr.s32 q6, q6, #14", "vshr.s32 q6, q6, #14"),
-        nightly("movw    r9, #43716", "movw    r9, #43724"),
+        nightly("vadd.i32 q0, q0, q2 // halves", "vorr q0, q0, q0 // halves"),
+        ("vrshr.s32 q0, q0, #14", "vshr.s32 q0, q0, #14"),
+        nightly("movw    r12, #43716", "movw    r12, #43724"),
     ],
 )
 def test_a_step_between_products(old: str, new: str, tmp_path: Path) -> None:
@@ -105,6 +105,6 @@ def test_an_entry_of_a_table(lstm: tuple[Path, Path], tmp_path: Path) -> None:
 def test_a_fault_is_shown(tmp_path: Path) -> None:
     """What is kept is taken twice."""
     require_tool("qemu-system-arm")
-    path, model = built(tmp_path, M55, "vrshr.s32 q6, q6, #14", "vrshr.s32 q6, q6, #13")
+    path, model = built(tmp_path, M55, "vrshr.s32 q0, q0, #14", "vrshr.s32 q0, q0, #13")
     found = refute(prove(path, model), path, find_board(M55))
     assert found.inputs

@@ -12,7 +12,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from crtgen.compiler.byoc.cmsis_nn import elements, matrices, recurrent, windows
-from crtgen.compiler.byoc.cmsis_nn.layer import CmsisCode, CmsisLayer
+from crtgen.compiler.byoc.cmsis_nn.layer import CmsisCode, CmsisLayer, has_own_scales
 from crtgen.compiler.byoc.cmsis_nn.reasons import reason
 from crtgen.compiler.byoc.cmsis_nn.sources import CmsisSources, find_sources
 from crtgen.compiler.byoc.cmsis_nn.transposed import BLOCKS, PATTERNS, find_transposed, transposed
@@ -81,9 +81,13 @@ class CmsisNn(Generator):
 
     def reason(self, op: Op, sig: Signature) -> str:
         try:
-            return reason(op, sig)
+            found = reason(op, sig)
         except ValueError as error:
             return str(error)
+        if not found and isinstance(op, FullyConnected) and has_own_scales(op.parameters(sig)):
+            lacks = not self.sources.defines(matrices.PER_CHANNEL)
+            return f"this release of CMSIS-NN lacks {matrices.PER_CHANNEL}" if lacks else ""
+        return found
 
     def reason_as_a_whole(self, subgraph: Graph) -> str:
         if len(subgraph.nodes) > 1:

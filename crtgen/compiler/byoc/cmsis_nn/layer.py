@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from crtgen.compiler.kernels.engine.kernel import Const, InPlace
 from crtgen.network.ir import DType, Signature
+from crtgen.network.ops import ConvParams
 
 __all__ = [
     "CmsisCode",
@@ -18,6 +19,8 @@ __all__ = [
     "context",
     "declare",
     "dims",
+    "has_own_scales",
+    "per_channel",
 ]
 
 
@@ -97,3 +100,14 @@ def context(nbytes: int, name: str = "context", start: int = 0) -> str:
 
 def call(function: str, *arguments: object) -> str:
     return f"(void){function}({', '.join(map(str, arguments))});"
+
+
+def has_own_scales(params: ConvParams) -> bool:
+    pairs = zip(params.multipliers.tolist(), params.shifts.tolist(), strict=True)
+    return len(set(pairs)) > 1
+
+
+def per_channel(params: ConvParams) -> tuple[str, tuple[Const, ...]]:
+    consts = (Const.of("multiplier", params.multipliers, 4), Const.of("shift", params.shifts, 4))
+    pointers = ", ".join(f"(int32_t *)(uintptr_t){const.name}" for const in consts)
+    return f"const cmsis_nn_per_channel_quant_params quant = {{{pointers}}};", consts

@@ -1,10 +1,24 @@
 """Matrix products: fully connected layers, and products of two computed operands."""
 
-from crtgen.compiler.byoc.cmsis_nn.layer import CmsisCode, CmsisLayer, Four, call, context, declare, dims
+from crtgen.compiler.byoc.cmsis_nn.layer import (
+    CmsisCode,
+    CmsisLayer,
+    Four,
+    call,
+    context,
+    declare,
+    dims,
+    has_own_scales,
+    per_channel,
+)
 from crtgen.compiler.byoc.cmsis_nn.sources import CmsisSources
+from crtgen.compiler.kernels.engine.kernel import Const
 from crtgen.network.ops.scheme import scheme_of
 
-__all__ = ["fully_connected", "matmul"]
+__all__ = ["PER_CHANNEL", "fully_connected", "matmul"]
+
+PER_CHANNEL = "arm_fully_connected_per_channel_s8"
+"""Only newer releases have it, and only for int8."""
 
 
 def fully_connected(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
@@ -17,12 +31,17 @@ def fully_connected(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
     function, weights = f"arm_fully_connected_{layer.kind}", Four(depth, 1, 1, outputs)
     buffered = layer.kind != "s4"
     sized = f"{function}_get_buffer_size_{layer.extension or 'dsp'}"
+    quant = f"static const cmsis_nn_per_tensor_quant_params quant = {{{p.multipliers[0]}, {p.shifts[0]}}};"
+    consts: tuple[Const, ...] = ()
+    if has_own_scales(p):
+        function = PER_CHANNEL
+        quant, consts = per_channel(p)
     nbytes = sources.size(sized, weights) if buffered else 0
     source, matrix, bias = layer.names
     lines = [
         f"static const cmsis_nn_fc_params params = {{{p.input_offset}, 0, {p.output_offset}, "
         f"{{{p.act_min}, {p.act_max}}}}};",
-        f"static const cmsis_nn_per_tensor_quant_params quant = {{{p.multipliers[0]}, {p.shifts[0]}}};",
+        quant,
         *declare(input=Four(rows, 1, 1, depth), filter=weights, biases=dims((outputs,)),
                  output=Four(rows, 1, 1, outputs)),
         context(nbytes),
@@ -36,7 +55,7 @@ def fully_connected(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:
         call(function, "&context", "&params", "&quant", "&input", source, "&filter", matrix,
              "&biases", bias, "&output", "y0")
     )  # fmt: skip
-    return CmsisCode(tuple(lines), tuple(functions), (), nbytes)
+    return CmsisCode(tuple(lines), tuple(functions), consts, nbytes)
 
 
 def matmul(layer: CmsisLayer, sources: CmsisSources) -> CmsisCode:

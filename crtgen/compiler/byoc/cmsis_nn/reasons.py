@@ -1,6 +1,7 @@
 """Reasons why CMSIS-NN does not support an operator."""
 
 from crtgen.compiler.byoc.cmsis_nn.elements import left_shift
+from crtgen.compiler.byoc.cmsis_nn.layer import has_own_scales
 from crtgen.compiler.byoc.cmsis_nn.transposed import BLOCKS
 from crtgen.network.ir import DType, Op, Signature
 from crtgen.network.ops import (
@@ -68,10 +69,9 @@ def _of_types(op: Op, sig: Signature) -> str:
 def _of_weights(op: Weighted, sig: Signature) -> str:
     if sig.x.is_constant or not all(v.is_constant for v in sig.inputs[1:]):
         return "its weights are not constant"
-    params = op.parameters(sig)
-    pairs = zip(params.multipliers.tolist(), params.shifts.tolist(), strict=True)
-    if isinstance(op, FullyConnected) and len(set(pairs)) > 1:
-        return "its channels are quantised one by one"
+    byte = scheme_of(sig.x) is INT8 and sig.inputs[1].dtype is DType.INT8
+    if isinstance(op, FullyConnected) and not byte and has_own_scales(op.parameters(sig)):
+        return "its channels are quantised one by one, and not of int8"
     if isinstance(op, DepthwiseConv2d) and sig.inputs[1].dtype is DType.INT4:
         return "its weights are of int4, where CMSIS-NN's outputs differ with Helium"
     if isinstance(op, DepthwiseConv2d) and sig.x.shape[0] != 1:

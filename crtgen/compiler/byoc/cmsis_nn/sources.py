@@ -83,6 +83,9 @@ class CmsisSources:
     def has_header(self, name: str) -> bool:
         return (self.root / "Include" / name).is_file()
 
+    def defines(self, function: str) -> bool:
+        return function in self._definitions
+
     def called_in(self, code: str) -> list[str]:
         """Return the functions of CMSIS-NN that C code calls, without those that headers define inline."""
         headers = " ".join(p.read_text("utf-8", "replace") for p in (self.root / "Include").rglob("*.h"))

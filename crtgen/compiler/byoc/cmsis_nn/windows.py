@@ -12,11 +12,11 @@ from crtgen.compiler.byoc.cmsis_nn.layer import (
     context,
     declare,
     dims,
+    per_channel,
 )
 from crtgen.compiler.byoc.cmsis_nn.sources import CmsisSources
-from crtgen.compiler.kernels.engine.kernel import Const
 from crtgen.network.ir import DType
-from crtgen.network.ops import AveragePool2d, ConvParams
+from crtgen.network.ops import AveragePool2d
 
 __all__ = ["convolution", "depthwise", "pool"]
 
@@ -64,12 +64,6 @@ def _convolved(
              "&biases", bias, "&output", "y0"),
     ]  # fmt: skip
     return CmsisCode(tuple(lines), (function,), consts, nbytes)
-
-
-def per_channel(params: ConvParams) -> tuple[str, tuple[Const, ...]]:
-    consts = (Const.of("multiplier", params.multipliers, 4), Const.of("shift", params.shifts, 4))
-    pointers = ", ".join(f"(int32_t *)(uintptr_t){const.name}" for const in consts)
-    return f"const cmsis_nn_per_channel_quant_params quant = {{{pointers}}};", consts
 
 
 def _nested(params: ctypes.Structure) -> list[str]:

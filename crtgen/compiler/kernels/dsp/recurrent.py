@@ -7,11 +7,13 @@ import numpy as np
 
 from crtgen.compiler.kernels.arithmetic.requant import Rescale, accumulator_range
 from crtgen.compiler.kernels.dsp.dense import row_of_sums
+from crtgen.compiler.kernels.dsp.sigmoids import sigmoid_table
+from crtgen.compiler.kernels.dsp.states import lstm_states
 from crtgen.compiler.kernels.engine.kernel import Kernel, Part, Target
 from crtgen.compiler.kernels.engine.registry import design
 from crtgen.compiler.kernels.engine.words import by_output
 from crtgen.compiler.kernels.portable.lstm import products
-from crtgen.compiler.kernels.portable.recurrent_parts import recurrent_of_parts, svdf_of_part
+from crtgen.compiler.kernels.portable.recurrent_parts import LstmStates, recurrent_of_parts, svdf_of_part
 from crtgen.network.ir import DType, Quant, Signature, Value
 from crtgen.network.ops import scheme_of
 from crtgen.network.ops.gru import Gru
@@ -33,8 +35,15 @@ def gru(op: Gru, sig: Signature, target: Target) -> Kernel | None:
 
 
 def _of_rows(name: str, op: Lstm | Gru, sig: Signature, target: Target) -> Kernel | None:
-    parts = list(_gate_parts(op, sig, target))
-    return recurrent_of_parts(name, op, sig, parts) if len(parts) == 2 * sig.inputs[3].shape[0] else None
+    parts, gates = list(_gate_parts(op, sig, target)), sig.inputs[3].shape[0]
+    if len(parts) < 2 * gates:
+        return None
+    found = None
+    if isinstance(op, Lstm) and target.optimize != "size":
+        found = lstm_states(sig.inputs[1].shape[1], op.parameters(sig), sig.x.dtype)
+    tables = sigmoid_table("logistic", True), sigmoid_table("tanh", False)
+    states = None if found is None else LstmStates(found, tables)
+    return recurrent_of_parts(name, op, sig, parts, states=states)
 
 
 def _gate_parts(op: Lstm | Gru, sig: Signature, target: Target) -> Iterator[Part]:

@@ -18,7 +18,7 @@ from crtgen.network.ir import DType, Signature
 from crtgen.network.ops import INT16, Logistic, Tanh
 from crtgen.network.ops.sigmoid16 import Sigmoid16Params, sigmoid_places
 
-__all__ = ["sigmoid", "sigmoid_lines"]
+__all__ = ["SigmoidLines", "sigmoid", "sigmoid_lines", "sigmoid_table", "sigmoids"]
 
 _SLOPE = 22  # where the slope begins in a word; below is the height, in steps of a place
 _LAST = 255  # the place from which on the function has one value
@@ -28,10 +28,13 @@ _LAST = 255  # the place from which on the function has one value
 def sigmoid(op: Logistic | Tanh, sig: Signature, target: Target) -> Kernel:
     p, logistic = op.parameters(sig), isinstance(op, Logistic)
     assert isinstance(p, Sigmoid16Params)
-    routine = _sigmoids(sig.x.elements, p, logistic, 2 if target.optimize == "size" else 4)
+    routine = sigmoids(sig.x.elements, p, logistic, 2 if target.optimize == "size" else 4)
+    return single_routine(f"dsp {op.name}", routine, [sigmoid_table("lines", logistic)], inplace=True)
+
+
+def sigmoid_table(name: str, logistic: bool) -> Const:
     note = "slope << 22 | height at 0, for each place of 65536 / (1 + exp(-i / 24))"
-    lines = Const.of("lines", sigmoid_lines(logistic), 4, note)
-    return single_routine(f"dsp {op.name}", routine, [lines], inplace=True)
+    return Const.of(name, sigmoid_lines(logistic), 4, note)
 
 
 def sigmoid_lines(logistic: bool) -> Words:
@@ -44,8 +47,8 @@ def sigmoid_lines(logistic: bool) -> Words:
 
 
 @cache
-def _sigmoids(elements: int, p: Sigmoid16Params, logistic: bool, block: int) -> Routine:
-    # ``sigmoid(x, y, lines)``, so many elements in a round.
+def sigmoids(elements: int, p: Sigmoid16Params, logistic: bool, block: int) -> Routine:
+    """Return ``sigmoid(x, y, lines)``, for a ``block`` of elements in a round."""
     name = "logistic" if logistic else "tanh"
     f = Function(
         name,
@@ -55,7 +58,7 @@ def _sigmoids(elements: int, p: Sigmoid16Params, logistic: bool, block: int) -> 
         purpose=f"{name.capitalize()} of {elements} elements.",
     )
     x, y, lines = f.arguments
-    line = _SigmoidTable(f, p, logistic, lines)
+    line = SigmoidLines(f, p, logistic, lines)
     pair, first, second = f.core("elements"), f.core("results"), f.core("results")
 
     def two() -> None:
@@ -81,7 +84,7 @@ def _sigmoids(elements: int, p: Sigmoid16Params, logistic: bool, block: int) -> 
     return f.done()
 
 
-class _SigmoidTable:
+class SigmoidLines:
     """Computes results from halfwords, still shifted left by ``shift`` bits; the table is in a register."""
 
     def __init__(self, f: Function, p: Sigmoid16Params, logistic: bool, lines: str) -> None:

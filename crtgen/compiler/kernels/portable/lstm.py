@@ -14,7 +14,7 @@ from crtgen.network.ir import Array, DType, Signature
 from crtgen.network.ops import scheme_of
 from crtgen.network.ops.fixedpoint import Int8, Int64, reduced_multiplier
 from crtgen.network.ops.gru import Gru
-from crtgen.network.ops.lstm import GATES, Lstm
+from crtgen.network.ops.lstm import GATES, Lstm, LstmParams
 from crtgen.network.ops.scheme import INT16
 from crtgen.network.ops.sigmoid16 import sigmoid_table
 
@@ -27,7 +27,10 @@ __all__ = [
     "gru_view",
     "logistic_table",
     "lstm_view",
+    "next_cell",
     "products",
+    "shown",
+    "update",
     "with_first_states",
 ]
 
@@ -231,14 +234,27 @@ def _integer(op: Lstm, sig: Signature) -> _Lines:
     for gate, (given, before) in enumerate(zip(p.of_input, p.of_hidden, strict=True)):
         parts = (_scaled(f"a{gate}", *given, wide), _scaled(f"r{gate}", *before, wide))
         gates.append(activated(gate, _short(parts[0]), _short(parts[1])))
-    kept = _short(f"crt_scale(f * state, {p.forget[0]}, {p.forget[1]})")
-    fresh = _short(f"crt_scale(i * c, {p.update[0]}, {p.update[1]})")
-    cell = [f"int32_t next = {_short(f'{kept} + {fresh}')};"]
-    if p.clip:
-        cell.append(f"next = crt_max(crt_min(next, {p.clip}), -{p.clip});")
+    return tuple(gates), next_cell(p, update(p, "i * c")), shown(op, sig)
+
+
+def update(p: LstmParams, product: str) -> str:
+    """Return what is added to the cell state, in C, given ``product``, that of the gates i and c."""
+    return _short(_of_product(product, p.update))
+
+
+def next_cell(p: LstmParams, added: str) -> tuple[str, ...]:
+    """Return C that defines ``next``, the new cell state, given the gate ``f`` and the old ``state``."""
+    kept = _short(_of_product("f * state", p.forget))
+    clipped = f"next = crt_max(crt_min(next, {p.clip}), -{p.clip});"
+    return f"int32_t next = {_short(f'{kept} + {added}')};", *([clipped] if p.clip else [])
+
+
+def shown(op: Lstm, sig: Signature) -> str:
+    """Return the new hidden state, in C, given the gate ``o`` and the cell state ``next``."""
+    p = op.parameters(sig)
     tanh = f"crt_tanh16(next, {p.tanh.multiplier}, {p.tanh.shift}, table)"
     scaled = f"crt_scale(o * {tanh}, {p.output[0]}, {p.output[1]}) {plus(p.output_offset)}"
-    return tuple(gates), tuple(cell), _stored(sig, scaled)
+    return _stored(sig, scaled)
 
 
 def _stored(sig: Signature, scaled: str) -> str:
@@ -254,7 +270,15 @@ def activated(gate: int, fresh: str, old: str) -> str:
 
 
 def _short(number: str) -> str:
-    return f"crt_int16({number}, -32768, 32767)"
+    return f"crt_saturate16({number})"
+
+
+def _of_product(product: str, factor: tuple[int, int]) -> str:
+    # A product of two numbers of 16 bits in another scale, most often by a power of two.
+    multiplier, shift = factor
+    if multiplier == 1 << 30 and shift < 0:
+        return f"crt_scale_half({product}, {-shift})"
+    return f"crt_scale({product}, {multiplier}, {shift})"
 
 
 def _scaled(total: str, multiplier: int, shift: int, wide: bool) -> str:

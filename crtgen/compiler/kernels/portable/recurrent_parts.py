@@ -1,8 +1,9 @@
 """Integer LSTM, GRU and SVDF whose matrix products are parts: fully connected layers of one row."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from crtgen.compiler.kernels.asm import Routine, Runs
 from crtgen.compiler.kernels.engine.cost import Work
 from crtgen.compiler.kernels.engine.kernel import Const, InPlace, Kernel, Part
 from crtgen.compiler.kernels.engine.parts import aligned, arguments, assemble
@@ -13,42 +14,76 @@ from crtgen.compiler.kernels.portable.lstm import (
     gru_view,
     logistic_table,
     lstm_view,
+    next_cell,
+    shown,
+    update,
     with_first_states,
 )
 from crtgen.compiler.kernels.portable.svdf import SvdfView, svdf_view
 from crtgen.network.ir import Signature, Value
 from crtgen.network.ops.gru import Gru
-from crtgen.network.ops.lstm import Lstm
+from crtgen.network.ops.lstm import GATES, Lstm
 from crtgen.network.ops.svdf import Svdf
 
-__all__ = ["recurrent_of_parts", "svdf_of_part"]
+__all__ = ["LstmStates", "recurrent_of_parts", "svdf_of_part"]
 
 _SUM = 4  # bytes
+_PRODUCTS = ("fresh[unit]", "old[unit]")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LstmStates:
+    """Routines for cell gates, what enters the cells, next cells, tanh, and hidden states; and the tables
+    ``logistic`` and ``tanh``.
+    """
+
+    routines: tuple[Routine, ...]
+    tables: tuple[Const, ...]
+
+
+# The routines of each stage, with their arguments.
+_STATES = (
+    ((0, "kept, tanh"),),
+    ((1, "kept, logistic"),),
+    ((2, "kept, cell, logistic"), (3, "cell, kept, tanh")),
+    ((4, "kept, hidden, logistic"),),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A call of a part with ``arguments``; ``scaled`` is C code that then turns a unit's sums into
-    products.
+    """A call of the part with index ``number``; ``scaled`` is C code that then turns a unit's sum into a
+    product.
     """
 
+    number: int
     arguments: tuple[str, ...]
-    scaled: tuple[str, ...] = ()
+    scaled: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """A gate: products of the input, ``fresh``, and of the hidden state, ``old``; then C for each unit, or
+    calls of routines, by their numbers and arguments.
+    """
+
+    calls: tuple[_Call, ...]
+    lines: tuple[str, ...]
+    routines: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _LstmView:
-    """An LSTM or GRU with parts: ``of`` is the view of the operator; offsets in scratch locate sums and the
-    parts' own memory, 0 for none.
+    """An LSTM or GRU with parts, gate by gate: ``of`` is the view of the operator.
 
-    ``twice``: hidden states have a separate loop after that of the cell states.
+    Scratch has three rows of units, ``kept``, ``fresh`` and ``old``; then, if parts return sums, those of a
+    gate; then, at ``work``, the parts' own memory. Offsets are 0 where there is none.
     """
 
     of: LstmView
-    twice: bool
     sums: int
     work: int
-    calls: tuple[_Call, ...]
+    stages: tuple[_Stage, ...]
 
 
 def recurrent_of_parts(
@@ -56,41 +91,71 @@ def recurrent_of_parts(
     op: Lstm | Gru,
     sig: Signature,
     parts: Sequence[Part],
-    scaled: Sequence[tuple[str, ...]] = (),
-    *,
-    twice: bool = False,
+    scaled: Sequence[str] = (),
+    states: LstmStates | None = None,
 ) -> Kernel:
-    """Return the LSTM kernel from the parts for the input, followed by as many for the hidden state.
+    """Return the LSTM or GRU kernel from the parts for the input, one for each gate, followed by as many for
+    the hidden state.
 
-    Each part computes the products of a gate. With ``scaled`` a single part computes the sums of all gates,
-    and its lines of C make ``products`` from ``sums`` for the ``unit``. ``twice`` is for cores with few
-    registers: hidden states have a separate loop.
+    Each part computes the products of a gate. With ``scaled`` it computes sums, and that part's C expression
+    makes a product from ``sums[unit]``. With ``states``, an LSTM computes gates and states by routines.
     """
     view = lstm_view(op, sig) if isinstance(op, Lstm) else gru_view(op, sig)
     units, count = sig.inputs[1].shape[1], len(view.gates)
-    fresh, old = ([f"products[{(h + g) * units} + unit]" for g in range(count)] for h in (0, count))
-    if isinstance(op, Lstm):
-        gates = tuple(activated(g, *both) for g, both in enumerate(zip(fresh, old, strict=True)))
-    else:
-        gates = gru_gates(fresh, old)
-    products = 2 * 2 * count * units
-    end = products + (_SUM * count * units if scaled else 0)
+    products = -(-2 * 3 * units // _SUM) * _SUM
+    end = products + (_SUM * units if scaled else 0)
     steps = view.batch * view.times
     parts = [replace(part, calls=steps) for part in parts]
     calls = []
     for number, more in enumerate(arguments(parts)):
-        x = "x" if number < len(parts) // 2 else "hidden"
-        y = "sums" if scaled else f"products + {number * units}"
-        calls.append(_Call((x, y, *more), scaled[number] if scaled else ()))
+        x, y = ("x", "fresh") if number < count else ("hidden", "old")
+        product = f"{y}[unit] = (int16_t){scaled[number]};" if scaled else ""
+        calls.append(_Call(number, (x, "sums" if scaled else y, *more), product))
+    gates = _lstm_stages(op, sig) if isinstance(op, Lstm) else _gru_stages(view)
+    stages = [_Stage((calls[gate], calls[count + gate]), lines) for gate, lines in gates]
+    if states is not None:
+        stages = [replace(s, lines=(), routines=r) for s, r in zip(stages, _STATES, strict=True)]
     begin = aligned(end) if any(part.kernel.scratch for part in parts) else 0
-    whole = _LstmView(replace(view, gates=gates), twice, products if scaled else 0, begin, tuple(calls))
+    whole = _LstmView(view, products if scaled else 0, begin, tuple(stages))
     work = Work().block("batch", view.batch).block("step", steps)
-    work.block(f"{view.x_type}{'' if isinstance(op, Lstm) else ' gru'} unit", steps * units)
+    if states is not None:
+        work = Work(steps * Runs.sum(routine.runs() for routine in states.routines)).block(
+            "batch", view.batch
+        )
+        work.block("step", steps)
+    else:
+        work.block(f"{view.x_type}{'' if isinstance(op, Lstm) else ' gru'} unit", steps * units)
     if scaled:
-        work.block("product", steps * units * sum(len(lines) for lines in scaled))
+        work.block("product", steps * units * len(parts))
     places = (InPlace(input=1, output=1), InPlace(input=2, output=2))
     kernel = assemble(design, "lstm_parts.c.j2", whole, parts, begin=begin or end, inplace=places, work=work)
-    return with_first_states(replace(kernel, consts=(*kernel.consts, logistic_table())), sig)
+    routines, tables = (states.routines, states.tables) if states is not None else ((), (logistic_table(),))
+    return with_first_states(replace(kernel, consts=(*kernel.consts, *tables), routines=routines), sig)
+
+
+def _lstm_stages(op: Lstm, sig: Signature) -> Iterator[tuple[int, tuple[str, ...]]]:
+    # Gates in an order in which one row of units is kept from each to the next.
+    p = op.parameters(sig)
+    gate = {name: (number, activated(number, *_PRODUCTS)) for number, name in enumerate(GATES)}
+    number, c = gate["cell"]
+    yield number, (f"kept[unit] = {c};",)
+    number, i = gate["input"]
+    yield number, (f"kept[unit] = (int16_t){update(p, f'{i} * kept[unit]')};",)
+    number, f = gate["forget"]
+    cell = (f"const int32_t f = {f};", "const int32_t state = cell[unit];", *next_cell(p, "kept[unit]"))
+    yield number, (*cell, "cell[unit] = (int16_t)next;")
+    number, o = gate["output"]
+    names = (f"const int32_t o = {o};", "const int32_t next = cell[unit];")
+    yield number, (*names, f"hidden[unit] = {shown(op, sig)};")
+
+
+def _gru_stages(view: LstmView) -> Iterator[tuple[int, tuple[str, ...]]]:
+    # The reset gate, the new state, and the update gate.
+    z, r, n = gru_gates([_PRODUCTS[0]] * 3, [_PRODUCTS[1]] * 3)
+    yield 1, (f"kept[unit] = {r};",)
+    yield 2, ("const int32_t r = kept[unit];", f"kept[unit] = {n};")
+    names = (f"const int32_t z = {z};", "const int32_t n = kept[unit];", "const int32_t state = cell[unit];")
+    yield 0, (*names, *view.cell, "cell[unit] = (int16_t)next;", f"hidden[unit] = {view.hidden};")
 
 
 @dataclass(frozen=True, slots=True)

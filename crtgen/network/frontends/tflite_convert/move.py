@@ -14,10 +14,12 @@ from crtgen.network.frontends.tflite_convert.layer import (
     pairs,
     same,
 )
+from crtgen.network.frontends.tflite_file import FileTensor
 from crtgen.network.ir import DType, shape_text
-from crtgen.network.ops import Activation, Concat, Pad, Reshape, ResizeNearest, StridedSlice, Transpose
+from crtgen.network.ops import INT8, Activation, Concat, Pad, Reshape, ResizeNearest, StridedSlice, Transpose
 from crtgen.network.ops.compare import Maximum
 from crtgen.network.ops.gather import DynamicSlice, DynamicUpdateSlice
+from crtgen.network.ops.lookup import Lookup
 from crtgen.network.ops.resize import ResizeBilinear, ResizeBytes
 from crtgen.network.ops.spread import BroadcastTo, MirrorPad
 
@@ -169,10 +171,29 @@ def _reverse(layer: TfliteLayer) -> Converted:
 def _concat(layer: TfliteLayer) -> Converted:
     if layer.activation() is not Activation.NONE:
         raise RefusedOperator("a fused activation in a concatenation; supported: NONE")
-    layer.require_alike(layer.operands)
     axis = layer.axis(int(layer.option("Axis")), len(layer.x.shape))
     roles = tuple(f"part{i}" for i in range(1, len(layer.operands)))
+    if layer.x.is_unsigned and layer.x.dtype is DType.INT8:
+        return Converted(Concat(axis), tuple(_rescaled(x, layer.y) for x in layer.operands), roles)
+    layer.require_alike(layer.operands)
     return Converted(Concat(axis), layer.operands, roles)
+
+
+def _rescaled(x: FileTensor, y: FileTensor) -> FileTensor | Converted:
+    # Bytes in the output's scale, rounded as in ConcatenationWithScaling of TensorFlow Lite's
+    # reference_ops.h. TFLite Micro refuses them, and TensorFlow Lite those of int8.
+    if x.quant == y.quant or x.quant is None or y.quant is None:
+        return x
+    scale = np.float32(x.quant.scale) * (np.float32(1) / np.float32(y.quant.scale))
+    bias = np.float32(-(x.quant.zero_point - INT8.low)) * scale
+    exact = (np.arange(256, dtype=np.float32) * scale + bias).astype(np.float64)
+    rounded = np.copysign(np.floor(np.abs(exact) + 0.5), exact)
+    table = np.clip(rounded + y.quant.zero_point, INT8.low, INT8.high)
+    return Converted(Lookup.of(table, "rescaled"), (x,), quant=y.quant)
+
+
+def _densify(layer: TfliteLayer) -> KnownOutput:
+    return KnownOutput(layer.constant(0, "sparse numbers"))
 
 
 def _bilinear(layer: TfliteLayer) -> Converted:
@@ -203,6 +224,7 @@ CONVERTERS: Mapping[str, TfliteConverter] = {
     "BROADCAST_ARGS": TfliteConverter(_broadcast_args, ("broadcast_args",), types=same(*_INDICES)),
     "BROADCAST_TO": TfliteConverter(_broadcast_to, ("broadcast_to",), types=PLAIN),
     "CONCATENATION": TfliteConverter(_concat, ("concat",), "ConcatenationOptions", _JOIN, PLAIN),
+    "DENSIFY": TfliteConverter(_densify, ("densify",), types=PLAIN),
     "DYNAMIC_UPDATE_SLICE": TfliteConverter(_update_slice, ("update_slice",), types=PLAIN),
     "EXPAND_DIMS": TfliteConverter(_expand_dims, ("expand_dims",), types=PLAIN),
     "FILL": TfliteConverter(_fill, ("fill",), types=pairs(_INDICES, DType)),

@@ -10,7 +10,7 @@ from crtgen.network.frontends.tflite_convert.layer import Convert, TfliteConvert
 from crtgen.network.frontends.tflite_file import FileTensor
 from crtgen.network.ir import Array, DType, Quant, Value
 from crtgen.network.ops import Activation, Concat, FullyConnected, Mean, Reshape, StridedSlice
-from crtgen.network.ops.function import LogicalNot
+from crtgen.network.ops.function import Cast, LogicalNot
 from crtgen.network.ops.matmul import BatchMatMul
 from crtgen.network.ops.normalize import CumSum, L2Normalization
 from crtgen.network.ops.reduce import All, ArgMax, ArgMin, ReduceMax, ReduceMin, Sum
@@ -55,7 +55,8 @@ def _any(layer: TfliteLayer) -> Converted:
 def _arg(kind: type[ArgMax] | type[ArgMin]) -> Convert:
     def convert(layer: TfliteLayer) -> Converted:
         (number,) = layer.integers(1, "axes")
-        return Converted(kind(layer.axis(number, len(layer.x.shape))), (layer.x,))
+        place = Converted(kind(layer.axis(number, len(layer.x.shape))), (layer.x,))
+        return place if layer.y.dtype is DType.INT32 else Converted(Cast(DType.INT64), (place,))
 
     return convert
 
@@ -127,7 +128,7 @@ _NUMBERS = (DType.FLOAT32, DType.INT8)
 _SHORT = same(DType.FLOAT32, DType.INT8, DType.INT16)
 _WHOLE = (DType.INT32, DType.INT64)
 _EVERY = _SHORT | same(*_WHOLE)
-_PLACES = pairs((*_NUMBERS, DType.INT32), (DType.INT32,))
+_PLACES = pairs((*_NUMBERS, DType.INT32), _WHOLE)
 
 CONVERTERS: Mapping[str, TfliteConverter] = {
     "ARG_MAX": TfliteConverter(_arg(ArgMax), ("arg_max",), types=_PLACES),

@@ -14,7 +14,8 @@ because ``x asr 31`` is a mask of the sign; with any other shift it is not, and 
 no rule applies, the operation stays as it is, which is always right.
 """
 
-from collections.abc import Hashable
+import operator
+from collections.abc import Callable, Hashable
 from typing import TypeVar
 
 from crtgen.proof.checker.algebra.expression import shape_of
@@ -50,6 +51,7 @@ __all__ = [
     "mul",
     "pair",
     "raw_halves",
+    "saturated",
     "select",
     "shifted",
     "subtract",
@@ -382,6 +384,15 @@ def _ror(v: Word, n: int) -> Word | None:
 _SHIFTS = {"lsl": _lsl, "lsr": _lsr, "asr": _asr, "ror": _ror}
 
 
+def saturated(x: Word, bits: int) -> Word:
+    """Return x as the nearest number of so many bits; a symbol and a constant whose sum has no more stay."""
+    if isinstance(x, LinearSum) and list(x.terms().values()) == [1]:
+        low, high = x.bounds()
+        if -(1 << bits - 1) <= low and high < 1 << bits - 1:
+            return x
+    return apply("ssat", bits, x)
+
+
 def complement(x: Word) -> Word:
     return x ^ M32 if isinstance(x, int) else WordOp("mvn", x)
 
@@ -498,6 +509,9 @@ def _long_shift(x: Word, y: Word) -> Word | None:
 
 def select(taken: WordOp, a: Word, b: Word) -> Word:
     """Return ``a`` if the condition holds, else ``b``; maxima and minima of two words are recognised."""
+    known = _known(taken)
+    if known is not None:
+        return a if known else b
     a, b = _chosen(taken, True, a), _chosen(taken, False, b)
     if is_same(a, b):
         return a
@@ -516,6 +530,29 @@ def select(taken: WordOp, a: Word, b: Word) -> Word:
     if isinstance(a, WordOp) and isinstance(b, WordOp) and a.name == b.name == "sel" and _alike(a, b):
         return a
     return WordOp("sel", taken, a, b)
+
+
+def _known(taken: WordOp) -> bool | None:
+    # Whether a comparison of a sum with a number is the same for all values of the sum.
+    if (
+        taken.name not in _SIGNED
+        or not isinstance(taken.args[0], LinearSum)
+        or not isinstance(taken.args[1], int)
+    ):
+        return None
+    (low, high), other = taken.args[0].bounds(), signed(taken.args[1])
+    if low < -(1 << 31) or high >= 1 << 31:
+        return None
+    ends = {_SIGNED[taken.name](end, other) for end in (low, high)}
+    return ends.pop() if len(ends) == 1 else None
+
+
+_SIGNED: dict[str, Callable[[int, int], bool]] = {
+    "ge": operator.ge,
+    "gt": operator.gt,
+    "lt": operator.lt,
+    "le": operator.le,
+}
 
 
 def _chosen(taken: WordOp, holds: bool, x: Word) -> Word:

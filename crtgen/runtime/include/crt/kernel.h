@@ -90,6 +90,12 @@ static inline int32_t crt_scale(int32_t x, int32_t multiplier, int32_t shift)
     return crt_round_shift(crt_high_mul(x, multiplier), -shift);
 }
 
+/* crt_scale(x, 1 << 30, -bits), for x below 2^31 - 1 */
+static inline int32_t crt_scale_half(int32_t x, int32_t bits)
+{
+    return crt_round_shift((x + 1) >> 1, bits);
+}
+
 /* x as the nearest integer, halves to even; |x| < 2^22. The sum with the constant has no room for a fraction. */
 static inline int32_t crt_evenf(float x)
 {
@@ -251,6 +257,16 @@ static inline int16_t crt_int16(int32_t x, int32_t low, int32_t high)
 #endif
     x = (x < low) ? low : x;
     return (int16_t)((x > high) ? high : x);
+}
+
+/* x saturated to 16 bits, as an int32_t, so that no second instruction extends the sign. */
+static inline int32_t crt_saturate16(int32_t x)
+{
+#ifdef __ARM_FEATURE_SAT
+    return (int32_t)__builtin_arm_ssat(x, 16);
+#else
+    return crt_int16(x, -32768, 32767);
+#endif
 }
 
 static inline uint8_t crt_uint8(int32_t x, int32_t low, int32_t high)
@@ -1110,7 +1126,7 @@ static inline int16_t crt_logistic16(int32_t x, int32_t multiplier, int32_t shif
     const uint32_t magnitude = (uint32_t)((x < 0) ? -x : x);
     const uint32_t place = magnitude >> 9;
     uint32_t y = 0x7fffu << 10;
-    if (place < 255) {
+    if (((32768 * multiplier) >> shift) < (255 << 9) || place < 255) { /* compilers know the first for gates */
         const uint32_t step = (uint32_t)table[place + 1] - table[place];
         y = ((uint32_t)table[place] << 9) + ((magnitude & 511u) * step);
     }

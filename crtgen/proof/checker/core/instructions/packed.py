@@ -13,6 +13,7 @@ from crtgen.proof.checker.algebra.words import (
     mac,
     pair,
     raw_halves,
+    saturated,
     select,
     shifted,
     unsigned_byte,
@@ -138,7 +139,7 @@ def two_sums_within(m: Machine, i: DecodedInstruction) -> Step:
     factor = -1 if i.name == "qsub16" else 1
 
     def within(total: Word) -> Word:
-        return shifted("asr", total, 1) if i.name == "shadd16" else apply("ssat", 16, total)
+        return shifted("asr", total, 1) if i.name == "shadd16" else saturated(total, 16)
 
     def step() -> None:
         halves = zip(halves_of(m.r[x]), halves_of(m.r[y]), strict=True)

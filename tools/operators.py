@@ -202,7 +202,7 @@ _BECOMES: Mapping[str, str] = {
 }
 """The operator of crtgen that does the work, where it has another name."""
 
-_KNOWN_EARLY = ("BROADCAST_ARGS", "FILL", "SHAPE", "ZEROS_LIKE")
+_KNOWN_EARLY = ("BROADCAST_ARGS", "DENSIFY", "FILL", "SHAPE", "ZEROS_LIKE")
 _ORDER = ("float32", "int8", "int16", "int32", "int64", "uint8", "uint32", "uint64", "bool")
 _TYPES_FROM_OUTPUT = ("EMBEDDING_LOOKUP", "SELECT", "SELECT_V2", "SPLIT", "TRANSPOSE_CONV")
 

@@ -28,7 +28,7 @@ _BUFFER_ALIGNMENT = 16
 
 @dataclass(frozen=True)
 class Sparsity:
-    """How the numbers of a sparse tensor are stored: levels of ``order``, along ``blocks`` axes; a level is
+    """Storage of a sparse tensor: levels in ``order``, and the axes of ``blocks``; a level is
     the length of a dense one, or segments and indices.
     """
 

@@ -74,7 +74,7 @@ _ZEROS = ("ConvInteger", "MatMulInteger")
 
 @dataclass(frozen=True, slots=True)
 class _SignedQuant:
-    """The quantisation of a tensor as int8, and its type in the file."""
+    # The quantisation of a tensor as int8, and its type in the file.
 
     quant: Quant
     kind: DType

@@ -50,7 +50,7 @@ def needed(file: TfliteFileGraph) -> Sequence[FileOperator]:
 
 @dataclass(frozen=True, slots=True)
 class _Inner:
-    """A subgraph that is being read: its builder, and the names of its inputs and outputs."""
+    # A subgraph that is being read: its builder, and the names of its inputs and outputs.
 
     builder: GraphBuilder
     inputs: tuple[str, ...]

@@ -52,9 +52,8 @@ def with_updates(graph: TfliteFileGraph) -> TfliteFileGraph:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """Tensors of an update: the list, its new row, [i], the zeros that follow i, and sizes that begin with
-    i.
-    """
+    # Tensors of an update: the list, its new row, [i], the zeros that follow i, and sizes that begin with
+    # i.
 
     list: int
     row: int
@@ -64,7 +63,7 @@ class _Row:
 
 
 class _ListRows:
-    """Finds the pattern in a graph; anything that differs from it is left unchanged."""
+    # Finds the pattern in a graph; anything that differs from it is left unchanged.
 
     def __init__(self, graph: TfliteFileGraph) -> None:
         self._tensors = graph.tensors

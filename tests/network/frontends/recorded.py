@@ -123,7 +123,7 @@ def _images() -> Iterator[tuple[str, Model]]:
     wide.tensors = [*wide.tensors[:-1], Tensor("y", (1, 4, 8), "int64")]
     yield "arg_max_uint8_int64", wide
     joined = _model("CONCATENATION", "uint8", _JOINED, inputs=2, shape=(1, 4, 6, 16), scale=0.0713)
-    joined.tensors[1] = Tensor("b", _IMAGE, "uint8", [0.1431], [33])
+    joined.tensors = [joined.tensors[0], Tensor("b", _IMAGE, "uint8", [0.1431], [33]), joined.tensors[2]]
     yield "concatenation_uint8_of_scales", joined
 
 
@@ -140,6 +140,7 @@ def _compressed(rows: npt.NDArray[Any]) -> tuple[list[int], list[int]]:
 
 def _densified() -> Iterator[tuple[str, Model]]:
     in_blocks = _BLOCKS.reshape(3, 2, 2, 4).swapaxes(1, 2)
+    there = np.asarray(in_blocks.any(axis=(2, 3)))
     forms = {
         "rows": (_SPARSE, _SPARSE[_SPARSE != 0], Sparsity((0, 1), (), (6, _compressed(_SPARSE)))),
         "columns": (
@@ -149,8 +150,8 @@ def _densified() -> Iterator[tuple[str, Model]]:
         ),
         "blocks": (
             _BLOCKS,
-            in_blocks[in_blocks.any(axis=(2, 3))].reshape(-1),
-            Sparsity((0, 1, 2, 3), (0, 1), (3, _compressed(in_blocks.any(axis=(2, 3))), 2, 4)),
+            in_blocks[there].reshape(-1),
+            Sparsity((0, 1, 2, 3), (0, 1), (3, _compressed(there), 2, 4)),
         ),
     }
     for name, (whole, stored, sparsity) in forms.items():

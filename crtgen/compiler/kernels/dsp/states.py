@@ -33,7 +33,7 @@ def lstm_states(units: int, p: LstmParams, dtype: DType) -> tuple[Routine, ...] 
 
 
 class _UnitPairs:
-    """Two units at a time: registers for their products and results, and the table of the gate."""
+    # Two units at a time: registers for their products and results, and the table of the gate.
 
     def __init__(self, units: int, name: str, purpose: str, *parameters: str, logistic: bool = True) -> None:
         self.units = units
@@ -90,10 +90,8 @@ def _cell_gates(units: int) -> Routine:
 
 
 class _Halved:
-    """Gates times halves of a pair, rescaled by a power of two below a half as TFLite does it.
-
-    Halves are rounded up where the product is halved, and away from zero where it is shifted.
-    """
+    # Gates times halves of a pair, rescaled by a power of two below a half as TFLite does it. Halves are
+    # rounded up where the product is halved, and away from zero where it is shifted.
 
     def __init__(self, pairs: _UnitPairs, shift: int) -> None:
         self.pairs, self.bits = pairs, -shift

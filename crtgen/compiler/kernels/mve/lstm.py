@@ -112,7 +112,7 @@ def _of_rows(
 
 
 class _GateLoop:
-    """A routine of gates: pointers to the rows of units, and the sigmoid of a sum of two products."""
+    # A routine of gates: pointers to the rows of units, and the sigmoid of a sum of two products.
 
     def __init__(self, units: int, name: str, purpose: str, *others: str, logistic: bool = True) -> None:
         declared = ("int16_t *kept", *others, "const uint16_t *tables")

@@ -38,7 +38,7 @@ class UnitStage:
 
 @dataclass(frozen=True, slots=True)
 class _Direction:
-    """A direction: its stages, and in ``first`` the initial hidden and cell states as C, empty for zeros."""
+    # A direction: its stages, and in ``first`` the initial hidden and cell states as C, empty for zeros.
 
     stages: tuple[UnitStage, ...]
     back: bool

@@ -52,9 +52,8 @@ _STATES = (
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A call of the part with index ``number``; ``scaled`` is C code that then turns a unit's sum into a
-    product.
-    """
+    # A call of the part with index ``number``; ``scaled`` is C code that then turns a unit's sum into a
+    # product.
 
     number: int
     arguments: tuple[str, ...]
@@ -63,9 +62,8 @@ class _Call:
 
 @dataclass(frozen=True, slots=True)
 class _Stage:
-    """A gate: products of the input, ``fresh``, and of the hidden state, ``old``; then C for each unit, or
-    calls of routines, by their numbers and arguments.
-    """
+    # A gate: products of the input, ``fresh``, and of the hidden state, ``old``; then C for each unit, or
+    # calls of routines, by their numbers and arguments.
 
     calls: tuple[_Call, ...]
     lines: tuple[str, ...]
@@ -74,11 +72,9 @@ class _Stage:
 
 @dataclass(frozen=True, slots=True)
 class _LstmView:
-    """An LSTM or GRU with parts, gate by gate: ``of`` is the view of the operator.
-
-    Scratch has three rows of units, ``kept``, ``fresh`` and ``old``; then, if parts return sums, those of a
-    gate; then, at ``work``, the parts' own memory. Offsets are 0 where there is none.
-    """
+    # An LSTM or GRU with parts, gate by gate: ``of`` is the view of the operator. Scratch has three rows of
+    # units, ``kept``, ``fresh`` and ``old``; then, if parts return sums, those of a gate; then, at
+    # ``work``, the parts' own memory. Offsets are 0 where there is none.
 
     of: LstmView
     sums: int
@@ -160,9 +156,8 @@ def _gru_stages(view: LstmView) -> Iterator[tuple[int, tuple[str, ...]]]:
 
 @dataclass(frozen=True, slots=True)
 class _SvdfView:
-    """An SVDF with a part: the view ``of`` the operator, if the part returns ``sums``, and the offset of its
-    scratch, or 0.
-    """
+    # An SVDF with a part: the view ``of`` the operator, if the part returns ``sums``, and the offset of its
+    # scratch, or 0.
 
     of: SvdfView
     sums: bool

@@ -324,6 +324,8 @@ def _modified(i: int) -> int:
     # ThumbExpandImm.
     if i < 1024:
         byte = i & 255
+        if not byte and i:
+            raise Refused("a constant of 0 whose encoding is unpredictable")
         return (byte, byte << 16 | byte, byte << 24 | byte << 8, byte * 0x01010101)[i >> 8]
     byte, turn = 0x80 | i & 0x7F, i >> 7
     return (byte >> turn | byte << (32 - turn)) & MASK

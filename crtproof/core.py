@@ -253,10 +253,41 @@ def _is_unpredictable(name: str, f: dict[str, int]) -> bool:
         return SP in (n, m) or f["c"] >= 14
     if name in ("data_i", "data_m", "data_s"):
         moves = o in (2, 3) and n == PC
+        if f["d"] == SP and (n != SP or f.get("i", 0) > 3 or f.get("t", 0)) and name != "data_i":
+            return not (moves and o == 2 and name == "data_s")
+        if (f["d"] == SP and n != SP) or (f["d"] == PC and name == "data_i"):
+            return True
         return (n == SP and o not in (8, 13)) or (m in (SP, PC) and not (moves and o == 2 and m == SP))
     if name.startswith(("load", "store")):
-        return m in (SP, PC) or f.get("v", 0) in (SP, PC) or (f.get("t", 0) == SP and f.get("k", 0) < 2)
+        return m in (SP, PC) or _is_wrong_access(name, f)
+    if name == "count_zeros" and n != m:  # both are the operand
+        return True
+    if name == "multiply_l" and f["v"] == f["d"]:  # the halves of the result
+        return True
+    if name == "multiply_add" and f["f"] < 0 and f["a"] == PC:
+        return True
     if name.startswith(("branch", "call", "move", "hint")):
         return False
     others = [m, f.get("v", 0), *([] if f.get("a") == PC else [f.get("a", 0)])]
     return any(r in (SP, PC) for r in others) or n == SP or (n == PC and name != "insert")
+
+
+def _is_wrong_access(name: str, f: dict[str, int]) -> bool:
+    # Loads and stores: a base that is loaded or stored and written back, PC as a base or a target, SP as part
+    # of a word, hints, accesses without privilege, and encodings of other instructions.
+    n, stores, writes = f.get("n", 0), name.startswith("store"), bool(f.get("w"))
+    if name.endswith("_m"):
+        bits = f["r"]
+        wrong = 1 << SP | (1 << PC if stores else 0) | (1 << n if writes else 0)
+        return n == PC or bool(bits & wrong) or bits.bit_count() < 2 or bits >> 14 == 3
+    targets = [f["t"], f["v"]] if name.endswith("_d") else [f["t"]]
+    if "p" in f:
+        without = "x" in f and f["p"] and f["u"] and not writes
+        if without or (not f["p"] and not writes) or (writes and (n in targets or n == PC)):
+            return True
+    if name.endswith("_d"):
+        return SP in targets or PC in targets or (not stores and f["t"] == f["v"]) or (stores and n == PC)
+    partial = f.get("k", 0) < 2 and (SP in targets or PC in targets)
+    if name == "load_pc" and PC in targets and f["i"] & 3:
+        return True
+    return partial or (stores and (PC in targets or n == PC))

@@ -77,8 +77,10 @@ def is_accepted(folder: Path, proof: Proof) -> bool:
         return False
 
 
-# Helium, floats, and instructions of Armv6-M that wait; a variable beside the arena; TBB and TBH.
+# Helium, floats, and instructions of Armv6-M that wait; a variable beside the arena; TBB and TBH; an
+# address in the stack as a condition.
 NOT_FOLLOWED = (
+    "a pointer into the stack is not null",
     "registers of the FPU",
     "a variable that is written only",
     "a branch by a table",

@@ -144,7 +144,10 @@ def branch_on_zero(m: Machine, i: DecodedInstruction) -> Step:
         v = m.r[n]
         if isinstance(v, int):
             return to if (v == 0) == zero else None
-        return m.branch(condition(WordOp("eq" if zero else "ne", v, 0)), pc, to, following)
+        holds = m.decided(condition(WordOp("eq" if zero else "ne", v, 0)))
+        if isinstance(holds, WordOp):
+            return m.branch(holds, pc, to, following)
+        return to if holds else None
 
     return step
 

@@ -76,7 +76,7 @@ class RowsRun(InlinedRun):
 
 
 class PushedRun(ProofRun):
-    """A run by ``<model>_push``, by calls of up to ``most`` rows."""
+    # A run by ``<model>_push``, by calls of up to ``most`` rows.
 
     function = "push"
     most = 1

@@ -205,7 +205,7 @@ class LstmLayer(Layer):
 
     @cached_property
     def roles(self) -> dict[Value, tuple[str, Any]]:
-        """Role of each symbol: ("cell", place) or ("gate", its index)."""
+        # Role of each symbol: ("cell", place) or ("gate", its index).
         gates = [*enumerate(self.network.prepared(self.gates))]
         cells: dict[Value, tuple[str, Any]] = {v: ("cell", place) for place, v in self.cell.items()}
         return cells | {v: ("gate", i) for i, v in reversed(gates)}
@@ -261,7 +261,7 @@ class LstmLayer(Layer):
         return np.clip(short(total), -self.clip, self.clip)
 
     def tanh(self, cell: Any) -> Any:
-        """Apply tanh to a cell state; the result has 15 bits and a sign."""
+        # Apply tanh to a cell state; the result has 15 bits and a sign.
         factor, shift = self.of_tanh
         return sigmoid16((cell * factor + (1 << shift >> 1)) >> shift, is_tanh=True)
 

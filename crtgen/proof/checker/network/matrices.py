@@ -37,7 +37,7 @@ class MatrixProducts(SumLayer):
         yield from self.of_rows(o.AdjX(), o.AdjY())
 
     def of_rows(self, turns_first: bool, turns_second: bool) -> Iterator[Summed]:
-        """Set ``ranges`` and yield the sums of products of rows with columns."""
+        # Set ``ranges`` and yield the sums of products of rows with columns.
         arrays = [self.network.array(t) for t in self.operator.inputs]
         a = np.swapaxes(arrays[0], -1, -2) if turns_first else arrays[0]
         b = np.swapaxes(arrays[1], -1, -2) if not turns_second else arrays[1]

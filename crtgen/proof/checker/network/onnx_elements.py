@@ -54,7 +54,7 @@ class OnnxFileLayer(Layer):
 
 
 class OnnxInput(RealInput, OnnxFileLayer):
-    """QuantizeLinear of an input, which rounds halves to even."""
+    # QuantizeLinear of an input, which rounds halves to even.
 
     rounded = staticmethod(np.rint)
 
@@ -165,7 +165,7 @@ class OnnxAddition(ElementLayer, OnnxFileLayer):
 
 
 class OnnxProduct(ElementLayer, OnnxFileLayer):
-    """Mul of two tensors: the product of integers times one float32 factor."""
+    # Mul of two tensors: the product of integers times one float32 factor.
 
     def read(self) -> None:
         self.only()

@@ -161,7 +161,7 @@ class OnnxDense(_OnnxWeighted):
 
 
 class OnnxMatrices(_Scaled, MatrixProducts):
-    """MatMul of two tensors that are both computed."""
+    # MatMul of two tensors that are both computed.
 
     def sums(self) -> Iterator[Summed]:
         self.only()

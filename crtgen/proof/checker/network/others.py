@@ -119,7 +119,7 @@ class SoftmaxLayer(Layer):
         return np.where(difference >= self.least, exp_negative(scaled, 5), 0)
 
     def share(self, difference: Ints) -> Any:
-        """Return an element's term of the sum, which has 12 integer bits."""
+        # Return an element's term of the sum, which has 12 integer bits.
         return np.where(difference >= self.least, rounded_shift(self.power(difference), 12), 0)
 
     def scale_of(self, total: Ints) -> tuple[Any, Any]:

@@ -156,7 +156,7 @@ class RealLayer(Layer):
         return weights, [in_units(b) for b in (zeros if biases is None else biases).tolist()]
 
     def weighted(self, where: list[Window], weights: Any, biases: list[int]) -> Iterator[RealSum]:
-        """Yield the sums of each window; channels may be in groups."""
+        # Yield the sums of each window; channels may be in groups.
         values = self.network.values(self.operator.inputs[0])
         channels, _, depth = weights.shape
         all_of = self.file.shape(self.operator.inputs[0])[-1]

@@ -80,7 +80,7 @@ class SoftmaxRow:
         return {key: ("difference", sign) for key, (_, sign) in self.differences.items()}
 
     def values(self, d: Any) -> dict[int, Any]:
-        """Return a memo for evaluation in which every difference is ``d``."""
+        # Return a memo for evaluation in which every difference is ``d``.
         return {key: d * sign for key, (_, sign) in self.differences.items()}
 
     def support(self, e: Node, known: dict[int, frozenset[Symbol]] | None = None) -> frozenset[Symbol]:

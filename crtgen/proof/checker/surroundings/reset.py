@@ -346,7 +346,7 @@ class StartingCore(Machine):
         self.returns = [(-1, ())]
 
     def call(self, target: int, following: int) -> int:
-        """Run BL. The network's call is handled only once all paths have met."""
+        # Run BL. The network's call is handled only once all paths have met.
         if self.memory.undo and self.image.function_of(target).endswith("_compute"):
             raise Refusal("whether the network is called depends on a device")
         return super().call(target, following)

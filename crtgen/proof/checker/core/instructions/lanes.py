@@ -55,7 +55,7 @@ def lane_bytes(kind: str) -> int:
 
 
 def mask(m: Machine, predicated: bool) -> int:
-    """Return the mask of the 16 bytes that the instruction may write."""
+    # Return the mask of the 16 bytes that the instruction may write.
     all_of = 0xFFFF
     if m.tail:
         left = m.r[LR]

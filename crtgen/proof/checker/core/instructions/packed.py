@@ -66,7 +66,7 @@ def _rotation(i: DecodedInstruction) -> tuple[tuple[str, ...], int]:
 
 @family("sxtb16", "sxtab16", "uxtb16", "uxtab16")
 def extend_two(m: Machine, i: DecodedInstruction) -> Step:
-    """Extend bytes 0 and 2 of a word to halfwords, after the rotation."""
+    # Extend bytes 0 and 2 of a word to halfwords, after the rotation.
     q, turn = _rotation(i)
     d, x, r = register(q[0]), register(q[-1]), m.r
     to = register(q[1]) if len(q) == 3 else None

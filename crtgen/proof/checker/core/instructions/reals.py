@@ -91,7 +91,7 @@ def transfer(m: Machine, i: DecodedInstruction) -> Step:
 
 @family("vldr", "vstr")
 def transfer_pair(m: Machine, i: DecodedInstruction) -> Step:
-    """Step of a transfer between two core registers and d0 to d15."""
+    # Step of a transfer between two core registers and d0 to d15.
     if i.operands[0][0] != "d":
         raise Refusal("a register that is not followed")
     n, at = 2 * int(i.operands[0][1:]), address(m, i, i.operands[1:])
@@ -161,7 +161,7 @@ def arithmetic(m: Machine, i: DecodedInstruction) -> Step:
 
 @family("vfma:s", "vfms:s")
 def fused(m: Machine, i: DecodedInstruction) -> Step:
-    """Add a product to the register, or subtract it, rounding once."""
+    # Add a product to the register, or subtract it, rounding once.
     if i.kind != "f32":
         raise Refusal(f"numbers of {i.kind}")
     d, x, y = (_single(name) for name in i.operands)

@@ -30,6 +30,7 @@ __all__ = ["Logistic", "Relu", "ReluParams", "SigmoidParams", "Softmax", "Softma
 _SOFTMAX_INPUT_BITS = 5
 _SOFTMAX_SUM_BITS = 12
 _SIGMOID_INPUT_BITS = 4
+_WIDEST_SOFTMAX = 32768
 # Largest relative difference of an int16 scale from the one that softmax assumes.
 _NEAR = 0.001
 
@@ -87,9 +88,15 @@ class Softmax(_Unary):
         x, is_wide = tensor_quant(sig.x), scheme_of(sig.x) is INT16
         _require_probability(sig.y, Quant.tensor(1 / 32768) if is_wide else _probability(scheme_of(sig.y)))
         if is_wide:
-            return Softmax16Params(
-                *quantize_multiplier(x.scale * single(self.beta) / (10.0 / 65535.0), 65535)
+            # Exponents of 65,535 steps have to fit into 32 bits: beyond, those of TFLite wrap.
+            real = x.scale * single(self.beta) / (10.0 / 65535.0)
+            require(
+                real < _WIDEST_SOFTMAX,
+                f"softmax of int16 with an input scale of {x.scale:g}; supported: up to"
+                f" {_WIDEST_SOFTMAX * 10 / 65535:.2g}: quantise with a mask of about -50 instead of one that"
+                " leaves no digits for the scores",
             )
+            return Softmax16Params(*quantize_multiplier(real, 65535))
         return self.exponents(sig)
 
     def exponents(self, sig: Signature) -> SoftmaxParams:

@@ -103,6 +103,7 @@ _HALF = Quant.tensor(0.5)
         (Softmax(), [int8s("x", (2,))], _HALF, "instead of scale 0.00390625 zero -128"),
         (Softmax(), [int8s("x", (2,))], Quant.tensor(1.0005 / 256, -128), "instead of scale 0.00390625"),
         (Softmax(), [int16s("x", (2,))], Quant.tensor(1.0011 / 32768), "instead of scale 3.05176e-05"),
+        (Softmax(), [int16s("x", (2,), 3e4)], Quant.tensor(1 / 32768), "scale of 30000; supported: up to 5"),
         (Softmax(), [int8s("x", (2,), 1e-9)], Quant.tensor(1 / 256, -128), "too fine for softmax"),
         (Softmax(), [int8s("x", (1, 4096))], Quant.tensor(1 / 256, -128), "4,096 elements; supported: fewer"),
         (Logistic(), [int8s("x", (2,))], _HALF, "instead of scale 0.00390625 zero -128"),

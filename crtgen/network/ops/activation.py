@@ -367,6 +367,7 @@ def cases() -> Iterator[Case]:
     near = Quant.tensor(1.0009 / 32768)
     yield make("int16_long", Softmax(0.5), [int16s("x", (2, 1200), 0.0004)], near)
     yield make("f32_rows", Softmax(0.75), [floats("x", (3, 17))])
+    yield make("f32_image", Softmax(), [floats("x", (2, 5, 13))])
     yield make("f32", Logistic(), [floats("x", (1, 5, 9))])
     yield make("f32", Tanh(), [floats("x", (1, 5, 9))])
     for scale in (1 / 4096, 1 / 2048, 0.00031, 0.0007, 0.01):

@@ -276,7 +276,7 @@ _TABLE: Mapping[str, Mnemonic] = {
     ),
     "vqdmlah vqrdmlah vqrdmlsdh vqrdmladhx": Mnemonic(accumulates=True, unit="mac"),
     "vmlaldava vmlsldava": Mnemonic(2, accumulates=True, unit="mac"),
-    "vaddva vmaxv vminv vmaxav vsli vsri vbfi": Mnemonic(accumulates=True),
+    "vaddva vmaxv vminv vmaxav vmaxnmv vsli vsri vbfi": Mnemonic(accumulates=True),
     "vidup vddup vshlc": Mnemonic(accumulates=True, steps=True),
     # of vectors half as wide; VQSHRN is left out: GNU as 2.40 assembles VQRSHRN in its place, which rounds
     "vmovnb vmovnt vqmovnb vqmovnt vqmovunb vqmovunt": Mnemonic(accumulates=True, unit="narrow"),

@@ -33,9 +33,9 @@ from crtgen.compiler.kernels.vfp.unit import FloatUnit
 from crtgen.network.ir import DType, Signature
 from crtgen.network.ops import Exp
 
-__all__ = ["exponential"]
+__all__ = ["AT_ONCE", "PowerWriter", "exponential"]
 
-_AT_ONCE = 4
+AT_ONCE = 4
 _PARTS = 64
 _BITS = 6  # of a part
 _ABOVE = 23 - _BITS
@@ -51,7 +51,7 @@ def exponential(op: Exp, sig: Signature, target: Target) -> Kernel | None:
     """Look up a power and correct it; None for few elements."""
     if sig.x.elements < FEWEST:
         return None
-    few = sig.x.elements % _AT_ONCE
+    few = sig.x.elements % AT_ONCE
     routine = _exponential(sig.x.elements, FloatUnit.of(target).fused)
     return Kernel(
         design="vfp exp",
@@ -71,22 +71,22 @@ def _entries() -> Sequence[int]:
 @lru_cache(maxsize=256)
 def _exponential(elements: int, fused: bool) -> Routine:
     f = Function("exp", "const float *x", "float *y", purpose=f"The powers of {elements} numbers.")
-    _PowerWriter(f, fused).all(elements)
+    PowerWriter(f, fused).all(elements)
     return f.done()
 
 
-class _PowerWriter:
+class PowerWriter:
     """Writer of the loops: four elements at a time, and one by one."""
 
     def __init__(self, f: Function, fused: bool) -> None:
         self.f, self.fused = f, fused
         self.x, self.y = f.arguments
-        self.words = f.cores("bits of elements; n; powers of two", _AT_ONCE, LISTED)
+        self.words = f.cores("bits of elements; n; powers of two", AT_ONCE, LISTED)
         self.entries, self.near, self.end, self.left = f.cores("table; limit; end of fours; left", 4)
         self.spare = f.cores("parts of n, entries", 2)
-        self.rest = f.singles("elements, then r", _AT_ONCE)
-        self.whole = f.singles("n, then sums", _AT_ONCE)
-        self.power = f.singles("products, then powers of two", _AT_ONCE)
+        self.rest = f.singles("elements, then r", AT_ONCE)
+        self.whole = f.singles("n, then sums", AT_ONCE)
+        self.power = f.singles("products, then powers of two", AT_ONCE)
         high = float(np.float32(_HIGH))
         numbers = (_PARTS / log(2), _MAGIC, high, _STEP - high, _CURVE, _LINE)
         names = f.singles("numbers", len(numbers))
@@ -98,13 +98,13 @@ class _PowerWriter:
         f.table("powers", _entries())(self.entries)
 
     def all(self, elements: int) -> None:
-        f, (rounds, few) = self.f, divmod(elements, _AT_ONCE)
+        f, (rounds, few) = self.f, divmod(elements, AT_ONCE)
         begin, go_on, done = (f.label(name) for name in ("begin", "next", "done"))
-        f.add(self.end, self.y, 4 * _AT_ONCE * rounds)
+        f.add(self.end, self.y, 4 * AT_ONCE * rounds)
         f("b", begin)
         with f.loop("beyond", "beyond") as beyond:
-            f("sub", self.x, self.x, f"#{4 * _AT_ONCE}")
-            f.number(self.left, _AT_ONCE)
+            f("sub", self.x, self.x, f"#{4 * AT_ONCE}")
+            f.number(self.left, AT_ONCE)
         with f.loop("one by one", "ones") as ones:
             self._one()
             f("subs", self.left, self.left, "#1")
@@ -139,8 +139,8 @@ class _PowerWriter:
             f("uqsub16", pair, pair, self.near)
         f("orrs", first, first, third)
 
-    def _split(self, count: int) -> None:
-        # ``whole`` becomes n, also in ``words``, and ``rest`` becomes r.
+    def split(self, count: int) -> None:
+        """Append the code that makes n of ``whole``, also in ``words``, and r of ``rest``."""
         f, rest, whole = self.f, self.rest[:count], self.whole[:count]
         for n, x in zip(whole, rest, strict=True):
             f("vmul.f32", n, x, self.factor)
@@ -160,8 +160,8 @@ class _PowerWriter:
             for x, product in zip(rest, self.power, strict=False):
                 f("vsub.f32", x, x, product)
 
-    def _correct(self, count: int) -> Sequence[str]:
-        # Powers of two times 1 + r (a + b r); returns the registers of the products.
+    def correct(self, count: int) -> Sequence[str]:
+        """Append powers of two times 1 + r (a + b r); return the registers of the products."""
         f, rest, whole, power = self.f, self.rest[:count], self.whole[:count], self.power[:count]
         for total, x in zip(whole, rest, strict=True):
             f("vmul.f32", total, x, self.curve)
@@ -180,18 +180,24 @@ class _PowerWriter:
         return rest
 
     def _powers(self) -> Sequence[str]:
-        f, words = self.f, self.words
-        self._split(_AT_ONCE)
-        for pair in range(0, _AT_ONCE, 2):
-            some = tuple(zip(self.spare, words[pair : pair + 2], strict=True))
+        self.split(AT_ONCE)
+        self.look_up(AT_ONCE)
+        return self.correct(AT_ONCE)
+
+    def look_up(self, count: int, vanish: bool = False) -> None:
+        """Append the powers of two; with ``vanish``, those of exponents below -127 are 0."""
+        f, words = self.f, self.words[:count]
+        for pair in range(0, count, 2):
+            some = tuple(zip(self.spare, words[pair : pair + 2], strict=False))
             for entry, n in some:
                 f("and", entry, n, f"#{_PARTS - 1}")
             for entry, _ in some:
                 f("ldr", entry, f"[{self.entries}, {entry}, lsl #2]")
             for entry, n in some:
                 f("add", n, entry, n, f"lsl #{_ABOVE}")
-            f("vmov", *self.power[pair : pair + 2], *words[pair : pair + 2])
-        return self._correct(_AT_ONCE)
+            for _, n in some if vanish else ():
+                f("bic", n, n, n, "asr #31")
+            f("vmov", *self.power[:count][pair : pair + 2], *words[pair : pair + 2])
 
     def _one(self) -> None:
         # The exponent in two halves, the second one as a factor of its own.
@@ -205,7 +211,7 @@ class _PowerWriter:
             f("vmrs", "APSR_nzcv", "fpscr")
             f("it", beyond)
             f(f"vmov{beyond}.f32", x, two)
-        self._split(1)
+        self.split(1)
         f("and", part, n, f"#{_PARTS - 1}")
         f("ldr", entry, f"[{self.entries}, {part}, lsl #2]")
         f("add", entry, entry, part, f"lsl #{_ABOVE}")
@@ -213,7 +219,7 @@ class _PowerWriter:
         f("asr", half, n, "#1")
         f("add", entry, entry, half, "lsl #23")
         f("vmov", two, entry)
-        (power,) = self._correct(1)
+        (power,) = self.correct(1)
         f("sub", n, n, half)
         f("add", n, n, "#127")
         f("lsl", n, n, "#23")

@@ -86,8 +86,6 @@ class DataType:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """Device of a tensor; 1, 0 is the CPU."""
-
     type: int = 1
     id: int = 0
 

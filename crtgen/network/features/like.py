@@ -101,7 +101,6 @@ class Likeness:
 
     @property
     def is_equal(self) -> bool:
-        """True if the difference is only rounding."""
         return self.difference <= _EQUAL
 
     def __str__(self) -> str:

@@ -160,7 +160,6 @@ class Value:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the tensor, contiguous, without alignment."""
         if self.dtype is DType.INT4:
             return -(-self.elements // 2)
         return self.elements * self.dtype.itemsize

@@ -237,8 +237,6 @@ class Erf(RealFunction):
 
 @dataclass(frozen=True, slots=True)
 class Atan(RealFunction):
-    """``atan(x)``, between -pi / 2 and pi / 2."""
-
     name: ClassVar[str] = "atan"
 
     def _real(self, x: Numbers) -> Numbers:
@@ -266,8 +264,6 @@ class Elu(RealFunction):
 
 @dataclass(frozen=True, slots=True)
 class HardSwish(RealFunction):
-    """``x * min(max(x + 3, 0), 6) / 6``."""
-
     name: ClassVar[str] = "hard_swish"
 
     def _real(self, x: Numbers) -> Numbers:

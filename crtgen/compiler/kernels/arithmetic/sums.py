@@ -34,8 +34,6 @@ _DELTAS = tuple((a, b) for a in _STEPS for b in _STEPS)
 
 
 class Ties(Enum):
-    """Rounding of results halfway between two integers."""
-
     UP = 0
     AWAY = 1
     EVEN = 2

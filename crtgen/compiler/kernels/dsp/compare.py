@@ -28,16 +28,13 @@ _OPPOSITE = {">": "<", "<": ">", ">=": "<=", "<=": ">=", "==": "==", "!=": "!="}
 
 @dataclass(frozen=True, slots=True)
 class CompareView:
-    """``elements`` compared by ``sign`` with ``number``, or with a second tensor if that is None."""
-
     elements: int
     sign: str
-    number: int | None
+    number: int | None  # None if a second tensor is compared with
 
 
 @design(Comparison, types=(DType.INT8,), to=DType.BOOL, needs="dsp", weights=None)
 def compare(op: Comparison, sig: Signature, target: Target) -> Kernel | None:
-    """Compare four elements at a time; None for other shapes and if stored values cannot be compared."""
     tensors = [i for i, value in enumerate(sig.inputs) if not value.is_constant]
     if sig.x.quant is None or any(sig.inputs[i].shape != sig.y.shape for i in tensors):
         return None

@@ -85,7 +85,6 @@ class DspEpilogue:
 
     @property
     def clamps(self) -> int:
-        """Number of clamps; each takes three instructions."""
         return (self.low is not None) + (self.high is not None)
 
     @property

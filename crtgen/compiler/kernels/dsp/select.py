@@ -21,15 +21,12 @@ _BLOCK = 16  # elements at a time
 
 @dataclass(frozen=True, slots=True)
 class SelectView:
-    """``elements`` of SELECT; ``numbers`` are the operands that are one constant, None for tensors."""
-
     elements: int
-    numbers: tuple[int | None, int | None]
+    numbers: tuple[int | None, int | None]  # operands that are one constant, None for tensors
 
 
 @design(Select, types=(DType.BOOL,), to=DType.INT8, needs="dsp", weights=None)
 def select(op: Select, sig: Signature, target: Target) -> Kernel | None:
-    """Select four elements at a time; None if an operand is neither a whole tensor nor one constant."""
     condition, *others = sig.inputs
     tensors = [value for value in (condition, *others) if not value.is_constant]
     if condition.is_constant or any(value.shape != sig.y.shape for value in tensors):

@@ -45,7 +45,6 @@ class PowerSteps:
         self.terms = [f.constant("terms", bits_of(term)) for term in (*TERMS, 1.0)]
 
     def __call__(self, x: str) -> str:
-        """Append the powers of ``x``, which is overwritten."""
         f, power, whole = self.f, self.power, self.whole
         first, second, *others = self.terms
         f("vmaxnm.f32", x, x, self.low)
@@ -68,7 +67,6 @@ class PowerSteps:
 
 @design(Exp, types=(DType.FLOAT32,), needs="mve")
 def exponential(op: Exp, sig: Signature, target: Target) -> Kernel | None:
-    """Compute powers of four elements at a time; None for fewer than eight, whose constants cost more."""
     if sig.x.elements < FEWEST:
         return None
 

@@ -27,7 +27,6 @@ _BYTES = StoreForm(lanes=BYTES, store="vstrb.8", step=BYTES)
 
 @design(Select, types=(DType.BOOL,), to=DType.INT8, needs="mve", weights=None)
 def select(op: Select, sig: Signature, target: Target) -> Kernel | None:
-    """Select by products; None if an operand is neither a whole tensor nor one constant."""
     taken, *others = sig.inputs
     places = [i for i, value in enumerate(sig.inputs) if not value.is_constant]
     if taken.is_constant or any(sig.inputs[i].shape != sig.y.shape for i in places):

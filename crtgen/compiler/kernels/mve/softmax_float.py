@@ -26,7 +26,6 @@ _LONGEST = 1000  # elements of a row that one instruction steps back over
 
 @design(Softmax, types=(DType.FLOAT32,), needs="mve")
 def float_softmax(op: Softmax, sig: Signature, target: Target) -> Kernel | None:
-    """Compute four elements at a time; None for few elements, long rows, and if ``beta`` is not 1."""
     depth = sig.x.shape[-1]
     if sig.x.elements < FEWEST or depth > _LONGEST or op.beta != 1:
         return None

@@ -48,7 +48,6 @@ _LINE, _CURVE = 1.00000367, 0.50000019  # e^r - 1 is about r (_LINE + _CURVE r)
 
 @design(Exp, types=(DType.FLOAT32,), needs="vfp")
 def exponential(op: Exp, sig: Signature, target: Target) -> Kernel | None:
-    """Look up a power and correct it; None for few elements."""
     if sig.x.elements < FEWEST:
         return None
     few = sig.x.elements % AT_ONCE
@@ -76,8 +75,6 @@ def _exponential(elements: int, fused: bool) -> Routine:
 
 
 class PowerWriter:
-    """Writer of the loops: four elements at a time, and one by one."""
-
     def __init__(self, f: Function, fused: bool) -> None:
         self.f, self.fused = f, fused
         self.x, self.y = f.arguments
@@ -140,7 +137,7 @@ class PowerWriter:
         f("orrs", first, first, third)
 
     def split(self, count: int) -> None:
-        """Append the code that makes n of ``whole``, also in ``words``, and r of ``rest``."""
+        # ``whole`` becomes n, also in ``words``, and ``rest`` becomes r.
         f, rest, whole = self.f, self.rest[:count], self.whole[:count]
         for n, x in zip(whole, rest, strict=True):
             f("vmul.f32", n, x, self.factor)
@@ -161,7 +158,7 @@ class PowerWriter:
                 f("vsub.f32", x, x, product)
 
     def correct(self, count: int) -> Sequence[str]:
-        """Append powers of two times 1 + r (a + b r); return the registers of the products."""
+        # Powers of two times 1 + r (a + b r); returns the registers of the products.
         f, rest, whole, power = self.f, self.rest[:count], self.whole[:count], self.power[:count]
         for total, x in zip(whole, rest, strict=True):
             f("vmul.f32", total, x, self.curve)

@@ -23,7 +23,6 @@ __all__ = ["float_softmax"]
 
 @design(Softmax, types=(DType.FLOAT32,), needs="vfp")
 def float_softmax(op: Softmax, sig: Signature, target: Target) -> Kernel | None:
-    """Compute four elements at a time; None for few elements."""
     depth = sig.x.shape[-1]
     if sig.x.elements < FEWEST or depth < AT_ONCE:
         return None

@@ -338,11 +338,11 @@ class Machine:
         return bool(found) if isinstance(found, int) else self.decided(condition(found))
 
     def decided(self, condition: WordOp) -> bool | WordOp:
-        # An address in the stack above SP is not 0, since the stack does not wrap. SP itself may be 0.
+        # An address in the stack above the lowest SP is not 0: as much stack as a run needs is there.
         if condition.name not in ("eq", "ne") or not isinstance(condition.args[1], int) or condition.args[1]:
             return condition
         at = place_of(condition.args[0])
-        is_inside = at is not None and self.memory.floor < at < 4 * self.memory.stack.stop
+        is_inside = at is not None and self.lowest < at < 4 * self.memory.stack.stop
         return condition.name == "ne" if is_inside else condition
 
     def _distance(self, a: LinearSum, b: LinearSum) -> tuple[Word, Word]:

@@ -176,7 +176,7 @@ def test_a_changed_bit_of_softmax(softmax: Path, tmp_path: Path, monkeypatch: py
     count = 100
     image, numbers = read_image(elf), random.Random(count)
     spans = [image.span(n) for n in image.symbols if n.startswith("small_softmax")]
-    refused, asked = 0, []
+    refused, asked = 0, list[Path]()
     for _ in range(count):
         first, end = numbers.choice([s for s in spans if s[0] < s[1]])
         path = flipped(elf, numbers.randrange(first & ~1, end), numbers.randrange(8), tmp_path)

@@ -533,18 +533,24 @@ def select(taken: WordOp, a: Word, b: Word) -> Word:
 
 
 def _known(taken: WordOp) -> bool | None:
-    # Whether a comparison of a sum with a number is the same for all values of the sum.
-    if (
-        taken.name not in _SIGNED
-        or not isinstance(taken.args[0], LinearSum)
-        or not isinstance(taken.args[1], int)
-    ):
+    # The result of comparing a sum and a number, if it is the same for all values of the sum.
+    compare = _SIGNED.get(taken.name)
+    if compare is None:
         return None
-    (low, high), other = taken.args[0].bounds(), signed(taken.args[1])
-    if low < -(1 << 31) or high >= 1 << 31:
+    x, y = taken.args
+    ends = [_ends(word) for word in (x, y)]
+    if isinstance(x, int) == isinstance(y, int) or None in ends:
         return None
-    ends = {_SIGNED[taken.name](end, other) for end in (low, high)}
-    return ends.pop() if len(ends) == 1 else None
+    found = {compare(a, b) for a in ends[0] or () for b in ends[1] or ()}
+    return found.pop() if len(found) == 1 else None
+
+
+def _ends(word: Word) -> tuple[int, ...] | None:
+    # The least and the greatest signed value of a number or of a sum.
+    if isinstance(word, int):
+        return (signed(word),)
+    ends = word.bounds() if isinstance(word, LinearSum) else (1 << 31, 1 << 31)
+    return ends if ends[0] >= -(1 << 31) and ends[1] < 1 << 31 else None
 
 
 _SIGNED: dict[str, Callable[[int, int], bool]] = {

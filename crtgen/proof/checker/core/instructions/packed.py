@@ -126,7 +126,7 @@ def two_sums(m: Machine, i: DecodedInstruction) -> Step:
 
     def step() -> None:
         u, v = raw_halves(m.r[x]), raw_halves(m.r[y])
-        m.greater = ("halves", m.r[x], m.r[y]) if factor == 1 else None
+        m.greater = "sums" if factor == 1 else "differences", m.r[x], m.r[y]
         m.r[d] = pair(*(add(as_word(a), as_word(b), factor) for a, b in zip(u, v, strict=True)))
 
     return step
@@ -184,8 +184,8 @@ def pick_bytes(m: Machine, i: DecodedInstruction) -> Step:
         if m.greater is None:
             raise Refusal("GE is not followed")
         kind, first, second = m.greater
-        if kind == "halves":
-            m.r[d] = pair(*_picked_halves(first, second, m.r[x], m.r[y]))
+        if kind != "bytes":
+            m.r[d] = pair(*_picked_halves(kind == "sums", first, second, m.r[x], m.r[y]))
             return
         flags = zip(bytes_of(first), bytes_of(second), strict=True)
         both = zip(bytes_of(m.r[x]), bytes_of(m.r[y]), strict=True)
@@ -194,10 +194,10 @@ def pick_bytes(m: Machine, i: DecodedInstruction) -> Step:
     return step
 
 
-def _picked_halves(a: Word, b: Word, x: Word, y: Word) -> Iterator[Word]:
-    # The halves of ``x`` where the sum of a and b is not negative, else those of ``y``.
+def _picked_halves(adds: bool, a: Word, b: Word, x: Word, y: Word) -> Iterator[Word]:
+    # The halves of ``x`` where the sum of a and b, or their difference, is not negative, else those of ``y``.
     for p, q, u, v in zip(*(halves_of(w) for w in (a, b, x, y)), strict=True):
-        taken = apply("sum_ge", as_word(p), as_word(q), 0)
+        taken = apply("sum_ge", as_word(p), as_word(q), 0) if adds else apply("ge", as_word(p), as_word(q))
         u, v = as_word(u), as_word(v)
         yield select(taken, u, v) if isinstance(taken, WordOp) else u if taken else v
 

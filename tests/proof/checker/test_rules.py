@@ -99,7 +99,6 @@ MEANINGS: dict[str, Meaning] = {
     "mul": lambda v, r, a, b: (_bits(v.of(r)), _bits(v.of(a) * v.of(b))),
     "mac": lambda v, r, c, a, b: (_bits(v.of(r)), _bits(v.of(c) + v.of(a) * v.of(b))),
     "shifted": lambda v, r, kind, a, n: (_bits(v.of(r)), _bits(OPS[kind](v.of(a), np.int64(n)))),
-    "saturated": lambda v, r, a, bits: (_bits(v.of(r)), _bits(OPS["ssat"](bits, v.of(a)))),
     "complement": lambda v, r, a: (_bits(v.of(r)), _bits(~v.of(a))),
     "logic": lambda v, r, name, a, b: (_bits(v.of(r)), _bits(OPS[name](v.of(a), v.of(b)))),
     "select": lambda v, r, c, a, b: (_bits(v.of(r)), _bits(np.where(v.of(c) != 0, v.of(a), v.of(b)))),

@@ -14,8 +14,7 @@ because ``x asr 31`` is a mask of the sign; with any other shift it is not, and 
 no rule applies, the operation stays as it is, which is always right.
 """
 
-import operator
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import TypeVar
 
 from crtgen.proof.checker.algebra.expression import shape_of
@@ -51,7 +50,6 @@ __all__ = [
     "mul",
     "pair",
     "raw_halves",
-    "saturated",
     "select",
     "shifted",
     "subtract",
@@ -384,15 +382,6 @@ def _ror(v: Word, n: int) -> Word | None:
 _SHIFTS = {"lsl": _lsl, "lsr": _lsr, "asr": _asr, "ror": _ror}
 
 
-def saturated(x: Word, bits: int) -> Word:
-    """Return x as the nearest number of so many bits; a symbol and a constant whose sum has no more stay."""
-    if isinstance(x, LinearSum) and list(x.terms().values()) == [1]:
-        low, high = x.bounds()
-        if -(1 << bits - 1) <= low and high < 1 << bits - 1:
-            return x
-    return apply("ssat", bits, x)
-
-
 def complement(x: Word) -> Word:
     return x ^ M32 if isinstance(x, int) else WordOp("mvn", x)
 
@@ -509,9 +498,6 @@ def _long_shift(x: Word, y: Word) -> Word | None:
 
 def select(taken: WordOp, a: Word, b: Word) -> Word:
     """Return ``a`` if the condition holds, else ``b``; maxima and minima of two words are recognised."""
-    known = _known(taken)
-    if known is not None:
-        return a if known else b
     a, b = _chosen(taken, True, a), _chosen(taken, False, b)
     if is_same(a, b):
         return a
@@ -530,35 +516,6 @@ def select(taken: WordOp, a: Word, b: Word) -> Word:
     if isinstance(a, WordOp) and isinstance(b, WordOp) and a.name == b.name == "sel" and _alike(a, b):
         return a
     return WordOp("sel", taken, a, b)
-
-
-def _known(taken: WordOp) -> bool | None:
-    # The result of comparing a sum and a number, if it is the same for all values of the sum.
-    compare = _SIGNED.get(taken.name)
-    if compare is None:
-        return None
-    x, y = taken.args
-    ends = [_ends(word) for word in (x, y)]
-    if isinstance(x, int) == isinstance(y, int) or None in ends:
-        return None
-    found = {compare(a, b) for a in ends[0] or () for b in ends[1] or ()}
-    return found.pop() if len(found) == 1 else None
-
-
-def _ends(word: Word) -> tuple[int, ...] | None:
-    # The least and the greatest signed value of a number or of a sum.
-    if isinstance(word, int):
-        return (signed(word),)
-    ends = word.bounds() if isinstance(word, LinearSum) else (1 << 31, 1 << 31)
-    return ends if ends[0] >= -(1 << 31) and ends[1] < 1 << 31 else None
-
-
-_SIGNED: dict[str, Callable[[int, int], bool]] = {
-    "ge": operator.ge,
-    "gt": operator.gt,
-    "lt": operator.lt,
-    "le": operator.le,
-}
 
 
 def _chosen(taken: WordOp, holds: bool, x: Word) -> Word:

@@ -318,6 +318,8 @@ class WordMemory:
             found = self._half(word) if high.index == low.index + 1 else word
             if found is not word:
                 return bytes_of(found)[:2]
+            known = self._known(low), self._known(high)
+            return (low, high) if all(map(_is_forgotten, known)) else known  # as halves are kept
         return self._known(low), self._known(high)
 
     def _half(self, v: Word) -> Word:
@@ -436,6 +438,10 @@ def _greatest_selected(v: WordOp) -> int:
         if taken.args[0] is (b if i else a):
             most[i] = min(most[i], taken.args[1] - 1)
     return max(most)
+
+
+def _is_forgotten(b: Byte) -> bool:
+    return isinstance(b, WordByte) and isinstance(b.word, WordOp) and b.word.name == "unknown"
 
 
 def _is_symbol(v: Word) -> bool:

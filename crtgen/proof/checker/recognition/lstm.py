@@ -42,8 +42,10 @@ def lstm_output(layer: LstmLayer, word: Word, bits: int, verdicts: dict[Any, boo
     _support(layer, word, products, verdicts)
     factors = frozenset(products.found)
     numbers = [v for pair in factors for kind, v in pair if kind == "gate"]
-    if not numbers or not isinstance(word, WordOp):
+    if not isinstance(word, WordOp):
         return None
+    if not numbers:
+        return _same_cell(layer, word, verdicts) if bits == 16 else None
     place = layer.in_time[min(numbers) // 4]
     keep, enter, show = _wanted(layer, place)
     if bits == layer.kinds.bits and factors == {show}:
@@ -55,6 +57,21 @@ def lstm_output(layer: LstmLayer, word: Word, bits: int, verdicts: dict[Any, boo
     if whole and _is_cell(layer, word, products, (keep, enter), verdicts):
         return layer.found_cell(place)
     return None
+
+
+def _same_cell(layer: LstmLayer, word: WordOp, verdicts: dict[Any, bool]) -> Value | None:
+    # The cell state that a word still is: what enters a cell that keeps nothing is one already when nothing
+    # is added to it, and when it is saturated and clipped.
+    symbols = {symbol for leaf in leaves(word) for symbol in leaf.terms()}
+    if len(symbols) != 1:
+        return None
+    (cell,) = symbols
+    role = layer.roles.get(cell)
+    if role is None or role[0] != "cell":
+        return None
+    values = np.arange(cell.low, cell.high + 1, dtype=np.int64)
+    same = _same(layer, word, ("same", cell.low, cell.high), values, values, verdicts)
+    return layer.found_cell(role[1]) if same else None
 
 
 def _wanted(layer: LstmLayer, place: UnitTime) -> tuple[frozenset[Factor], ...]:

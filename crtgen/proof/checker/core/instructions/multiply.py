@@ -3,7 +3,7 @@
 from crtgen.proof.checker.algebra.long_sums import as_long, long_words
 from crtgen.proof.checker.algebra.meaning import apply
 from crtgen.proof.checker.algebra.value import M32, LinearSum, Word, WordOp, signed
-from crtgen.proof.checker.algebra.words import add, halves_of, mac, mul, saturated, shifted
+from crtgen.proof.checker.algebra.words import add, halves_of, mac, mul, shifted
 from crtgen.proof.checker.binary.image import DecodedInstruction
 from crtgen.proof.checker.core.instructions.registry import family
 from crtgen.proof.checker.core.machine import Machine, Step
@@ -172,8 +172,7 @@ def saturate(m: Machine, i: DecodedInstruction) -> Step:
         raise Refusal("a shift that saturation does not have")
 
     def step() -> None:
-        moved = shifted(kind, m.r[x], int(amount))
-        m.r[d] = saturated(moved, width) if i.name == "ssat" else apply(i.name, width, moved)
+        m.r[d] = apply(i.name, width, shifted(kind, m.r[x], int(amount)))
 
     return step
 

@@ -14,7 +14,6 @@ from crtgen.proof.checker.algebra.words import (
     mul,
     pair,
     raw_halves,
-    saturated,
     select,
     shifted,
     subtract,
@@ -105,7 +104,7 @@ _Lane = Callable[[Word, Word], Word]
 
 
 def _saturated(bits: int, factor: int) -> _Lane:
-    return lambda a, b: saturated(add(a, b, factor), bits)
+    return lambda a, b: apply("ssat", bits, add(a, b, factor))
 
 
 # Operations that are the same for all lane sizes, modulo 2^bits.
@@ -282,7 +281,7 @@ def narrow(m: Machine, i: DecodedInstruction) -> Step:
     def one(v: Word) -> Word:
         if n:
             v = apply("vrshl", v, -n & 255) if rounds else shifted("asr", v, n)
-        return saturated(v, bits) if saturates else v
+        return apply("ssat", bits, v) if saturates else v
 
     def step() -> None:
         put(m, d, [_inserted(one, u, old, lane, top) for u, old in zip(m.q[x], m.q[d], strict=True)])

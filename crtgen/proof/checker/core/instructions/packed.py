@@ -13,7 +13,6 @@ from crtgen.proof.checker.algebra.words import (
     mac,
     pair,
     raw_halves,
-    saturated,
     select,
     shifted,
     unsigned_byte,
@@ -139,7 +138,7 @@ def two_sums_within(m: Machine, i: DecodedInstruction) -> Step:
     factor = -1 if i.name == "qsub16" else 1
 
     def within(total: Word) -> Word:
-        return shifted("asr", total, 1) if i.name == "shadd16" else saturated(total, 16)
+        return shifted("asr", total, 1) if i.name == "shadd16" else apply("ssat", 16, total)
 
     def step() -> None:
         halves = zip(halves_of(m.r[x]), halves_of(m.r[y]), strict=True)

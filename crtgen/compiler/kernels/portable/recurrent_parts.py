@@ -52,12 +52,12 @@ _STATES = (
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    # A call of the part with index ``number``; ``scaled`` is C code that then turns a unit's sum into a
-    # product.
+    # A call of the part with index ``number``; ``scaled`` is C code that then turns a unit's sums into
+    # products.
 
     number: int
     arguments: tuple[str, ...]
-    scaled: str = ""
+    scaled: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +72,12 @@ class _Stage:
 
 @dataclass(frozen=True, slots=True)
 class _LstmView:
-    # An LSTM or GRU with parts, gate by gate: ``of`` is the view of the operator. Scratch has three rows of
-    # units, ``kept``, ``fresh`` and ``old``; then, if parts return sums, those of a gate; then, at
+    # An LSTM or GRU with parts: ``of`` is the view of the operator. Scratch has a row of units, ``kept``, and
+    # two of ``products``, ``fresh`` and ``old``; then, if parts return sums, those of a part; then, at
     # ``work``, the parts' own memory. Offsets are 0 where there is none.
 
     of: LstmView
+    products: int
     sums: int
     work: int
     stages: tuple[_Stage, ...]
@@ -90,29 +91,37 @@ def recurrent_of_parts(
     scaled: Sequence[str] = (),
     states: LstmStates | None = None,
 ) -> Kernel:
-    """Return the LSTM or GRU kernel from the parts for the input, one for each gate, followed by as many for
-    the hidden state.
+    """Return the LSTM or GRU kernel from the parts for the input, one for each gate or one for all, followed
+    by as many for the hidden state.
 
-    Each part computes the products of a gate. With ``scaled`` it computes sums, and that part's C expression
-    makes a product from ``sums[unit]``. With ``states``, an LSTM computes gates and states by routines.
+    A part computes the products of its gates. With ``scaled`` it computes sums, and the C expressions, one
+    for each gate of the input and then of the hidden state, make a product from ``sums[unit]``. With
+    ``states``, an LSTM computes gates and states by routines.
     """
     view = lstm_view(op, sig) if isinstance(op, Lstm) else gru_view(op, sig)
     units, count = sig.inputs[1].shape[1], len(view.gates)
-    products = -(-2 * 3 * units // _SUM) * _SUM
-    end = products + (_SUM * units if scaled else 0)
+    row = 2 * count // len(parts) * units
+    places = [gate * units % row for gate in range(count)]
+    products = -(-2 * (units + 2 * row) // _SUM) * _SUM
+    end = products + (_SUM * row if scaled else 0)
     steps = view.batch * view.times
     parts = [replace(part, calls=steps) for part in parts]
-    calls = []
+    half, calls = len(parts) // 2, []
     for number, more in enumerate(arguments(parts)):
-        x, y = ("x", "fresh") if number < count else ("hidden", "old")
-        product = f"{y}[unit] = (int16_t){scaled[number]};" if scaled else ""
-        calls.append(_Call(number, (x, "sums" if scaled else y, *more), product))
+        x, y = ("x", "fresh") if number < half else ("hidden", "old")
+        own = range(number * row // units, (number + 1) * row // units)
+        made = [_at(f"{y}[unit] = (int16_t){scaled[gate]};", places[gate % count]) for gate in own if scaled]
+        calls.append(_Call(number, (x, "sums" if scaled else y, *more), tuple(made)))
     gates = _lstm_stages(op, sig) if isinstance(op, Lstm) else _gru_stages(view)
-    stages = [_Stage((calls[gate], calls[count + gate]), lines) for gate, lines in gates]
+    stages, called = [], False
+    for gate, lines in gates:
+        before = (calls[gate], calls[half + gate]) if half > 1 else () if called else tuple(calls)
+        stages.append(_Stage(before, tuple(_at(line, places[gate]) for line in lines)))
+        called = True
     if states is not None:
         stages = [replace(s, lines=(), routines=r) for s, r in zip(stages, _STATES, strict=True)]
     begin = aligned(end) if any(part.kernel.scratch for part in parts) else 0
-    whole = _LstmView(view, products if scaled else 0, begin, tuple(stages))
+    whole = _LstmView(view, row, products if scaled else 0, begin, tuple(stages))
     work = Work().block("batch", view.batch).block("step", steps)
     if states is not None:
         work = Work(steps * Runs.sum(routine.runs() for routine in states.routines)).block(
@@ -122,11 +131,18 @@ def recurrent_of_parts(
     else:
         work.block(f"{view.x_type}{'' if isinstance(op, Lstm) else ' gru'} unit", steps * units)
     if scaled:
-        work.block("product", steps * units * len(parts))
-    places = (InPlace(input=1, output=1), InPlace(input=2, output=2))
-    kernel = assemble(design, "lstm_parts.c.j2", whole, parts, begin=begin or end, inplace=places, work=work)
+        work.block("product", steps * units * 2 * count)
+    inplace = (InPlace(input=1, output=1), InPlace(input=2, output=2))
+    kernel = assemble(design, "lstm_parts.c.j2", whole, parts, begin=begin or end, inplace=inplace, work=work)
     routines, tables = (states.routines, states.tables) if states is not None else ((), (logistic_table(),))
     return with_first_states(replace(kernel, consts=(*kernel.consts, *tables), routines=routines), sig)
+
+
+def _at(line: str, place: int) -> str:
+    # The line with what is of a gate where its products begin.
+    for row in ("fresh", "old", "sums"):
+        line = line.replace(f"{row}[unit]", f"{row}[{place} + unit]") if place else line
+    return line
 
 
 def _lstm_stages(op: Lstm, sig: Signature) -> Iterator[tuple[int, tuple[str, ...]]]:

@@ -39,7 +39,7 @@ def test_from_a_model_to_its_file(folder: Path) -> None:
     found = crtgen("tune", model, "--board", "mps3_an547")
     assert found["tuned"] <= found["untuned"]
     assert found["image_flash_bytes"][1] <= found["image_flash_bytes"][0]
-    assert (found["candidates"], found["measurements"], found["images"]) == (4, 4, 2)
+    assert (found["candidates"], found["measurements"], found["images"]) == (6, 6, 2)
     entries = read_tuned(folder / "tune.toml")
     assert entries[1] == other
     assert [c.key for c in entries[0].layers] == [(x["design"], x["variant"]) for x in found["layers"]]

@@ -76,9 +76,12 @@ class ElementLayer(SumLayer):
         values = super().prepare()
         kept: dict[tuple[Channel, int, int], bool] = {}
         self._pair_ends: dict[tuple[tuple[int, int], ...], tuple[int, int]] = {}
+        alike: dict[tuple[Value, ...], int] = {}
         for i, operands in enumerate(self.operands):
             symbols = frozenset(v for v in operands if isinstance(v, Symbol))
-            if len(symbols) > 1:
+            if len(symbols) > 1 and alike.setdefault(operands, i) < i:
+                values[i] = values[alike[operands]]  # a normalisation's factors may be one for many channels
+            elif len(symbols) > 1:
                 self.pairs.setdefault(symbols, []).append(i)
                 values[i] = self.symbol(i, *self._ends_of(operands), operands)
             for symbol in symbols if len(symbols) == 1 else ():

@@ -13,6 +13,7 @@ from tests.support import ROOT, nightly, require_tool
 FILES = ROOT / "tests/system/census/files"
 SMALL = (
     "keras_gelu_int8",
+    "keras_groups_int8",
     "keras_mobile_int8",
     "keras_perceptron_int16",
     "keras_perceptron_int8",
@@ -23,6 +24,8 @@ SMALL = (
 )
 ROUNDED_ONCE = ("keras_gelu_int16",)
 """TensorFlow Lite rounds the sums of its fully connected layers once, TensorFlow Lite Micro twice."""
+NEAR = ("keras_encoder_int8",)
+"""The same, where a step of the output is more."""
 LARGE = ("keras_unet_int16", "keras_unet_int8", "onnx2tf_unet_int8")
 ONNX = {
     "brevitas_cnn_int4_qdq": 1,
@@ -43,7 +46,7 @@ REAL = {
 """Quantised files with float32 within."""
 
 
-@pytest.mark.parametrize("name", [*SMALL, *ROUNDED_ONCE, *(nightly(name) for name in LARGE)])
+@pytest.mark.parametrize("name", [*SMALL, *ROUNDED_ONCE, *NEAR, *(nightly(name) for name in LARGE)])
 def test_meaning(name: str) -> None:
     """Equal to the exporter's runtime, to the last bit if that rounds as TensorFlow Lite Micro does."""
     network, outputs = Network(FILES / f"{name}.tflite"), np.load(FILES / f"{name}.npz")
@@ -51,7 +54,8 @@ def test_meaning(name: str) -> None:
     (found,) = run(network, x.view(np.int32) if x.dtype == np.float32 else x)
     if wanted.dtype == np.float32:
         found = found.astype(np.int32).view(np.float32)
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-4 if name in ROUNDED_ONCE else 0)
+    atol = 1e-4 if name in ROUNDED_ONCE else 1 if name in NEAR else 0
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=atol)
 
 
 @pytest.mark.parametrize("name", ONNX)
@@ -71,7 +75,7 @@ def test_real_numbers_within(name: str) -> None:
 @pytest.mark.qemu
 @pytest.mark.nightly
 @pytest.mark.parametrize("board", ["mps2_an386", "mps3_an547"])
-@pytest.mark.parametrize("name", [*SMALL, *ROUNDED_ONCE, *LARGE, *ONNX])
+@pytest.mark.parametrize("name", [*SMALL, *ROUNDED_ONCE, *NEAR, *LARGE, *ONNX])
 def test_proven(name: str, board: str) -> None:
     require_tool("arm-none-eabi-gcc")
     (file,) = (f for f in FILES.glob(f"{name}.*") if f.suffix in (".tflite", ".onnx"))

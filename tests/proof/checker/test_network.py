@@ -62,9 +62,11 @@ def _numbers(layer: Layer, values: dict[Symbol, int]) -> Iterator[tuple[int, int
         yield from enumerate(_choices(layer, number))
     elif isinstance(layer, MaxPool):
         yield from _extremes(layer, values)
-    elif isinstance(layer, SoftmaxLayer | LstmLayer):
-        given = [layer.inputs] if isinstance(layer, SoftmaxLayer) else layer.operands()
-        arrays = [np.concatenate([number(v) for v in of]) for of in given]
+    elif isinstance(layer, SoftmaxLayer):
+        rows = np.concatenate([number(v) for v in layer.inputs]).reshape(-1, layer.depth)
+        yield from enumerate(int(v) for row in rows for v in layer.reference(row))
+    elif isinstance(layer, LstmLayer):
+        arrays = [np.concatenate([number(v) for v in of]) for of in layer.operands()]
         yield from ((i, int(v)) for i, v in enumerate(layer.reference(*arrays)))
 
 

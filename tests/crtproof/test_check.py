@@ -169,8 +169,8 @@ def test_softmax_is_accepted(board: str, softmax: Path, tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 def test_a_changed_bit_of_softmax(softmax: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is accepted with few differences the first checker accepts, or it is refused with all of them,
-    unless the bit is in code that never runs.
+    """An image that is accepted after a few differences is accepted by the first checker, or refused after
+    all of them, unless the bit is in code that never runs.
     """
     certificate, elf = made(softmax, M4, tmp_path)
     count = 100

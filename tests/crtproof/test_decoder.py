@@ -17,8 +17,8 @@ from tests.support import nightly, require_tool
 
 _BASE = 0x1000
 _OTHERWISE = re.compile(r"^b|^cb|\[pc|lsr #32|^ldr(\.w)?\tsp")
-"""What the assembler writes otherwise, or not at all: branches, literals, a shift that has no width, SP, of
-which an erratum makes it warn."""
+"""Instructions that the assembler writes differently, or not at all: branches, literals, a shift
+that has no width, SP, of which an erratum makes it warn."""
 _WRONG = re.compile("UNDEFINED|UNPREDICTABLE|illegal|inst")
 
 

@@ -228,7 +228,7 @@ class PipelineCalls:
         self._computed(inputs)
 
     def _computed(self, at: int) -> None:
-        # In place of the network: its input has to be the window; then its memory is unknown.
+        # Replaces the call of the network: its input must be the window; afterwards its memory is unknown.
         stream = self.stream
         size, first = stream.span * stream.size, self.runs * stream.hop * stream.size
         silent = max(self.silent - self.runs * stream.hop, 0) * stream.size

@@ -71,7 +71,7 @@ def moves(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def decided(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same with a decision: samples are in the arena, and those that the next window needs beside it."""
+    """A pipeline with a decision: samples are in the arena, and those of the next window are beside it."""
     folder = tmp_path_factory.mktemp("decided")
     (folder / "moves.toml").write_text(_MOVES + _DECIDED)
     library(folder / "moves.toml", folder / "p")

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crtgen.compiler.kernels.asm import Function, Routine
+from crtgen.compiler.kernels.dsp.in_words import in_words
 from crtgen.compiler.kernels.engine.cost import Work
 from crtgen.compiler.kernels.engine.kernel import InPlace, Kernel, Target
 from crtgen.compiler.kernels.engine.registry import design
@@ -22,7 +23,6 @@ from crtgen.network.ops.compare import Comparison, Greater
 
 __all__ = ["compare", "form_of"]
 
-_BLOCK = 16  # elements at a time
 _OPPOSITE = {">": "<", "<": ">", ">=": "<=", "<=": ">=", "==": "==", "!=": "!="}
 
 
@@ -122,12 +122,5 @@ def _compare(k: CompareView) -> Routine:
             f("sel", word, *chosen)
         f(load.replace("ld", "st"), word, f"[{y}], #{step}")
 
-    def some(count: int) -> None:
-        for _ in range(count):
-            load("ldr", 4)
-
-    f.rounds("words", k.elements // 4, _BLOCK // 4, some)
-    if k.elements % 4:
-        with f.repeated("elements", k.elements % 4):
-            load("ldrb", 1)
+    in_words(f, k.elements, load)
     return f.done()

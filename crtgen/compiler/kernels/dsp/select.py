@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from crtgen.compiler.kernels.asm import Function, Routine
+from crtgen.compiler.kernels.dsp.in_words import in_words
 from crtgen.compiler.kernels.engine.cost import Work
 from crtgen.compiler.kernels.engine.kernel import InPlace, Kernel, Target
 from crtgen.compiler.kernels.engine.registry import design
@@ -15,8 +16,6 @@ from crtgen.network.ir import DType, Signature
 from crtgen.network.ops.compare import Select
 
 __all__ = ["select"]
-
-_BLOCK = 16  # elements at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +68,5 @@ def _select(k: SelectView) -> Routine:
         f("sel", condition, *reversed(words))
         f(load.replace("ld", "st"), condition, f"[{y}], #{step}")
 
-    def some(count: int) -> None:
-        for _ in range(count):
-            load("ldr", 4)
-
-    f.rounds("words", k.elements // 4, _BLOCK // 4, some)
-    if k.elements % 4:
-        with f.repeated("elements", k.elements % 4):
-            load("ldrb", 1)
+    in_words(f, k.elements, load)
     return f.done()

@@ -25,7 +25,7 @@ SMALL = (
 ROUNDED_ONCE = ("keras_gelu_int16",)
 """TensorFlow Lite rounds the sums of its fully connected layers once, TensorFlow Lite Micro twice."""
 NEAR = ("keras_encoder_int8",)
-"""For the same reason, an output may be one step apart."""
+"""Files of which an output is one step apart, because TensorFlow Lite rounds those sums once."""
 LARGE = ("keras_unet_int16", "keras_unet_int8", "onnx2tf_unet_int8")
 ONNX = {
     "brevitas_cnn_int4_qdq": 1,

@@ -5,7 +5,6 @@ Each of four lanes sums every fourth power. The result differs from the quotient
 the order of these sums and by one more rounding.
 """
 
-from collections.abc import Sequence
 from functools import lru_cache
 
 from crtgen.compiler.kernels.asm import Function, Routine
@@ -13,7 +12,7 @@ from crtgen.compiler.kernels.engine.kernel import Kernel, Target
 from crtgen.compiler.kernels.engine.registry import design
 from crtgen.compiler.kernels.engine.words import bits_of
 from crtgen.compiler.kernels.mve.exponential import PowerSteps
-from crtgen.compiler.kernels.shared.powers import FEWEST
+from crtgen.compiler.kernels.shared.powers import FEWEST, reciprocal_of_sum
 from crtgen.compiler.kernels.shared.single_routine import single_routine
 from crtgen.network.ir import DType, Signature
 from crtgen.network.ops import Softmax
@@ -61,7 +60,8 @@ def _rows(rows: int, depth: int) -> Routine:
             f("vadd.f32", total, total, power)
         f.advance(x, -beyond)
         f.advance(y, -whole)
-        _sum(f, lanes, number)
+        reciprocal_of_sum(f, lanes, number)
+        f("vmov", number, lanes[0])
         with f.predicated_loop("shares", 32, depth):
             f("vldrw.u32", elements, f"[{y}]")
             f("vmul.f32", elements, elements, number)
@@ -74,15 +74,3 @@ def _rows(rows: int, depth: int) -> Routine:
     else:
         row()
     return f.done()
-
-
-def _sum(f: Function, lanes: Sequence[str], number: str) -> None:
-    # The reciprocal of the sum of four lanes.
-    first, second, third, fourth = lanes
-    f("vadd.f32", first, first, second)
-    f("vadd.f32", third, third, fourth)
-    f("vadd.f32", first, first, third)
-    f.number(number, bits_of(1.0))
-    f("vmov", second, number)
-    f("vdiv.f32", first, second, first)
-    f("vmov", number, first)

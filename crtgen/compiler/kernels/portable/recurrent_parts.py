@@ -112,36 +112,34 @@ def recurrent_of_parts(
         own = range(number * row // units, (number + 1) * row // units)
         made = [_at(f"{y}[unit] = (int16_t){scaled[gate]};", places[gate % count]) for gate in own if scaled]
         calls.append(_Call(number, (x, "sums" if scaled else y, *more), tuple(made)))
-    gates = _lstm_stages(op, sig) if isinstance(op, Lstm) else _gru_stages(view)
-    stages, called = [], False
-    for gate, lines in gates:
-        before = (calls[gate], calls[half + gate]) if half > 1 else () if called else tuple(calls)
-        stages.append(_Stage(before, tuple(_at(line, places[gate]) for line in lines)))
-        called = True
+    gates = list(_lstm_stages(op, sig) if isinstance(op, Lstm) else _gru_stages(view))
+    at_once = {gates[0][0]: calls}  # all products before the first gate
+    of_gate = at_once if half == 1 else {gate: calls[gate::half] for gate in range(half)}
+    stages = [
+        _Stage(tuple(of_gate.get(gate, ())), tuple(_at(line, places[gate]) for line in lines))
+        for gate, lines in gates
+    ]
     if states is not None:
         stages = [replace(s, lines=(), routines=r) for s, r in zip(stages, _STATES, strict=True)]
     begin = aligned(end) if any(part.kernel.scratch for part in parts) else 0
     whole = _LstmView(view, row, products if scaled else 0, begin, tuple(stages))
-    work = Work().block("batch", view.batch).block("step", steps)
-    if states is not None:
-        work = Work(steps * Runs.sum(routine.runs() for routine in states.routines)).block(
-            "batch", view.batch
-        )
-        work.block("step", steps)
-    else:
+    routines, tables = (states.routines, states.tables) if states is not None else ((), (logistic_table(),))
+    work = Work(steps * Runs.sum(routine.runs() for routine in routines))
+    work.block("batch", view.batch).block("step", steps)
+    if states is None:
         work.block(f"{view.x_type}{'' if isinstance(op, Lstm) else ' gru'} unit", steps * units)
     if scaled:
         work.block("product", steps * units * 2 * count)
     inplace = (InPlace(input=1, output=1), InPlace(input=2, output=2))
     kernel = assemble(design, "lstm_parts.c.j2", whole, parts, begin=begin or end, inplace=inplace, work=work)
-    routines, tables = (states.routines, states.tables) if states is not None else ((), (logistic_table(),))
     return with_first_states(replace(kernel, consts=(*kernel.consts, *tables), routines=routines), sig)
 
 
 def _at(line: str, place: int) -> str:
-    # The line with what is of a gate where its products begin.
-    for row in ("fresh", "old", "sums"):
-        line = line.replace(f"{row}[unit]", f"{row}[{place} + unit]") if place else line
+    # The line for the gate whose products begin at a place of their rows.
+    if place:
+        for row in ("fresh", "old", "sums"):
+            line = line.replace(f"{row}[unit]", f"{row}[{place} + unit]")
     return line
 
 

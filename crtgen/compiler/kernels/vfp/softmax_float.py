@@ -11,7 +11,7 @@ from crtgen.compiler.kernels.asm import Function, Routine, listed
 from crtgen.compiler.kernels.engine.kernel import Kernel, Target
 from crtgen.compiler.kernels.engine.registry import design
 from crtgen.compiler.kernels.engine.words import bits_of
-from crtgen.compiler.kernels.shared.powers import FEWEST, LOWEST
+from crtgen.compiler.kernels.shared.powers import FEWEST, LOWEST, reciprocal_of_sum
 from crtgen.compiler.kernels.shared.single_routine import single_routine
 from crtgen.compiler.kernels.vfp.exponential import AT_ONCE, PowerWriter
 from crtgen.compiler.kernels.vfp.unit import FloatUnit
@@ -69,13 +69,7 @@ class _SoftmaxWriter:
             f("vmov", total, spare)
         self._each("sums", self._add)
         f.advance(self.y, -4 * self.depth, spare)
-        first, second, third, fourth = self.sums
-        f("vadd.f32", first, first, second)
-        f("vadd.f32", third, third, fourth)
-        f("vadd.f32", first, first, third)
-        f.number(spare, bits_of(1.0))
-        f("vmov", second, spare)
-        f("vdiv.f32", first, second, first)
+        reciprocal_of_sum(f, self.sums, spare)
         self._each("shares", self._share)
 
     def _each(self, meaning: str, some: Callable[[Sequence[str]], None]) -> None:

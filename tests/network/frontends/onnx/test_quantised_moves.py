@@ -118,7 +118,7 @@ class _Net:
         return name
 
     def operator(self, form: _Form, zero: int, whole: bool) -> None:
-        """The operator, on real numbers or on integers."""
+        """Adds the operator: on float32, or on integers if they are ``whole``."""
         names = []
         for place, given in enumerate(form.inputs):
             if isinstance(given, str):
